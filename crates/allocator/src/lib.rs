@@ -1,0 +1,1 @@
+//! Run-time allocators over offsets, with one conformance suite

@@ -1,0 +1,1 @@
+//! Memory on real devices behind one narrow trait

@@ -1,0 +1,1 @@
+//! An independent proof that a memory plan is sound, written from the definitions

@@ -1,0 +1,1 @@
+//! Foreign formats read into npumem's vocabulary

@@ -1,0 +1,1 @@
+//! npumem's vocabulary: devices, graphs, programs, problems, plans and traces

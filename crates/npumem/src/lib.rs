@@ -1,0 +1,1 @@
+//! The memory tool for people who write, compile and run code for NPUs and GPUs

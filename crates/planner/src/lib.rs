@@ -1,0 +1,1 @@
+//! Liveness, placement, tiling and their lower bounds, as pure functions

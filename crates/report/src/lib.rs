@@ -1,0 +1,1 @@
+//! Analysis of plans and traces, as text, JSON and pictures

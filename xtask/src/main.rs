@@ -1,0 +1,2 @@
+//! One command for each chore.
+fn main() {}
