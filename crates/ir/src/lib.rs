@@ -1,1 +1,20 @@
-//! npumem's vocabulary: devices, graphs, programs, problems, plans and traces
+//! npumem's vocabulary: the nouns that every other crate speaks.
+//!
+//! A [`Graph`] says what is computed, a [`Problem`] which buffers need bytes and when,
+//! a [`Plan`] where each of them lives. None of these types does I/O or knows an algorithm;
+//! each prints as text made for a diff and as versioned JSON, and reads both back.
+#![forbid(unsafe_code)]
+
+pub mod graph;
+pub mod ids;
+pub mod interval;
+pub mod plan;
+pub mod problem;
+pub mod units;
+
+pub use graph::{Dim, ElementType, Graph, Operator, Shape, Tensor};
+pub use ids::{BufferId, EngineId, LinkId, OperatorId, SpaceId, SymbolId, TensorId};
+pub use interval::{ByteRange, Interval, StepRange};
+pub use plan::{Move, Plan, Residency};
+pub use problem::{Buffer, Problem, Space};
+pub use units::{Alignment, Bytes, Cycles, Offset, Step};
