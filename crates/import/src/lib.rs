@@ -1,1 +1,8 @@
-//! Foreign formats read into npumem's vocabulary
+//! Foreign formats stop here: each reader turns one of them into npumem's own nouns, or into an [`ImportError`].
+//!
+//! A reader gets bytes, never a path; it trusts no length and no count that a file claims.
+#![forbid(unsafe_code)]
+
+pub mod error;
+
+pub use error::{ErrorKind, ImportError, Position};
