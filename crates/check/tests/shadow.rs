@@ -6,23 +6,11 @@ use npumem_ir::problem::{Colocation, LiveRange};
 use npumem_ir::{
     Buffer, BufferId, ByteRange, Bytes, Interval, Offset, Plan, Problem, Residency, Space, SpaceId, StepRange,
 };
+use npumem_testing::Random;
 use std::collections::{BTreeMap, BTreeSet};
 
 const STEPS: u64 = 12;
 const BYTES: u64 = 24;
-
-/// A small generator of numbers, the same on every machine (SplitMix64, Steele et al. 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
-    }
-}
 
 fn random_case(random: &mut Random) -> (Problem, Plan) {
     let count = 1 + random.below(7);
