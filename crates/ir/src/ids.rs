@@ -64,3 +64,15 @@ id! {
     /// A symbolic dimension of a graph.
     SymbolId, "s"
 }
+id! {
+    /// A scalar of a program.
+    ScalarId, "$"
+}
+id! {
+    /// A tile handle of a program: a variable that names a buffer.
+    HandleId, "&"
+}
+id! {
+    /// A step of a program: its position in the flat list.
+    StepId, ""
+}

@@ -10,11 +10,13 @@ pub mod ids;
 pub mod interval;
 pub mod plan;
 pub mod problem;
+pub mod program;
 pub mod units;
 
 pub use graph::{Dim, ElementType, Graph, Operator, Shape, Tensor};
-pub use ids::{BufferId, EngineId, LinkId, OperatorId, SpaceId, SymbolId, TensorId};
+pub use ids::{BufferId, EngineId, HandleId, LinkId, OperatorId, ScalarId, SpaceId, StepId, SymbolId, TensorId};
 pub use interval::{ByteRange, Interval, StepRange};
 pub use plan::{Move, Plan, Residency};
 pub use problem::{Buffer, Problem, Space};
+pub use program::Program;
 pub use units::{Alignment, Bytes, Cycles, Offset, Step};
