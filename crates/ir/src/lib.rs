@@ -17,6 +17,6 @@ pub use graph::{Dim, ElementType, Graph, Operator, Shape, Tensor};
 pub use ids::{BufferId, EngineId, HandleId, LinkId, OperatorId, ScalarId, SpaceId, StepId, SymbolId, TensorId};
 pub use interval::{ByteRange, Interval, StepRange};
 pub use plan::{Move, Plan, Residency};
-pub use problem::{Buffer, Problem, Space};
+pub use problem::{Buffer, Problem, ProblemError, Space};
 pub use program::Program;
 pub use units::{Alignment, Bytes, Cycles, Offset, Step};

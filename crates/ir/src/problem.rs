@@ -15,6 +15,12 @@ use crate::interval::{ByteRange, Interval, StepRange};
 use crate::units::{Alignment, Bytes, Offset, Step};
 use serde::{Deserialize, Serialize};
 
+mod digest;
+mod validate;
+
+pub use digest::SCHEME as DIGEST_SCHEME;
+pub use validate::{Item, ProblemError, ProblemErrorKind};
+
 /// Buffers, the spaces they may live in, and what binds them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -312,3 +318,6 @@ impl Problem {
         if self.goals.is_empty() { &[Goal::Peak] } else { &self.goals }
     }
 }
+
+#[cfg(test)]
+mod tests;
