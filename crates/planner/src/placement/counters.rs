@@ -1,0 +1,50 @@
+//! Counted work: the only clock that the placement knows.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Counts work against a limit and watches the cancel flag.
+pub(crate) struct Meter<'a> {
+    spent: u64,
+    limit: u64,
+    cancel: Option<&'a AtomicBool>,
+    by_method: BTreeMap<&'static str, u64>,
+}
+
+impl<'a> Meter<'a> {
+    pub fn new(limit: u64, cancel: Option<&'a AtomicBool>) -> Meter<'a> {
+        Meter { spent: 0, limit, cancel, by_method: BTreeMap::new() }
+    }
+
+    /// Adds work that was done.
+    pub fn spend(&mut self, work: u64) {
+        self.spent = self.spent.saturating_add(work);
+    }
+
+    pub fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Work that may still be done.
+    pub fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.spent)
+    }
+
+    pub fn is_interrupted(&self) -> bool {
+        self.cancel.is_some_and(|c| c.load(Ordering::Relaxed))
+    }
+
+    pub fn cancel(&self) -> Option<&'a AtomicBool> {
+        self.cancel
+    }
+
+    /// Books the work since `before` on a method.
+    pub fn book(&mut self, method: &'static str, before: u64) {
+        *self.by_method.entry(method).or_insert(0) += self.spent - before;
+    }
+
+    /// Work by method.
+    pub fn by_method(&self) -> &BTreeMap<&'static str, u64> {
+        &self.by_method
+    }
+}

@@ -1,0 +1,224 @@
+//! The greedy fan: a handful of orders, each placed with first fit and with best fit.
+//!
+//! No order wins everywhere: traces of training runs like urgency, kernels like size, forward
+//! passes like the order of time. A pass is given the best peak so far as its ceiling and ends at
+//! the first buffer that would break it, so most passes after the first cost a fraction of it.
+
+use super::board::{Board, Fit};
+use super::bounds;
+use super::counters::Meter;
+use super::instance::{Instance, UNLIMITED};
+
+/// What decides who is placed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Order {
+    /// Large before small, then long before short.
+    Size,
+    /// Bytes times steps.
+    Area,
+    /// Long before short.
+    Duration,
+    /// Largest load that is met while live, then long before short.
+    Urgency,
+    /// Largest load that is met while live, then large before small.
+    UrgencySize,
+    /// Number of buffers that are live at the same time.
+    Conflicts,
+    /// Order of time.
+    Start,
+}
+
+pub(crate) const ORDERS: [Order; 7] =
+    [Order::Size, Order::Area, Order::Urgency, Order::UrgencySize, Order::Conflicts, Order::Start, Order::Duration];
+
+/// Keys of all orders, computed once.
+pub(crate) struct Keys {
+    urgency: Vec<i64>,
+    conflicts: Vec<i64>,
+}
+
+impl Keys {
+    pub fn new(instance: &Instance) -> Keys {
+        Keys { urgency: urgency(instance), conflicts: conflicts(instance) }
+    }
+
+    /// Items sorted by an order, pinned ones first.
+    pub fn sorted(&self, instance: &Instance, order: Order) -> Vec<u32> {
+        let mut keyed: Vec<([i128; 3], u32)> = instance
+            .items
+            .iter()
+            .enumerate()
+            .map(|(i, item)| {
+                let size = -i128::from(item.height);
+                let life: i64 = item.rects.iter().map(|r| i64::from(r.end - r.start)).sum();
+                let life = -i128::from(life);
+                let key = match order {
+                    Order::Size => [size, life, 0],
+                    Order::Area => [-item.area(), size, 0],
+                    Order::Duration => [life, size, 0],
+                    Order::Urgency => [-i128::from(self.urgency[i]), life, size],
+                    Order::UrgencySize => [-i128::from(self.urgency[i]), size, life],
+                    Order::Conflicts => [-i128::from(self.conflicts[i]), size, life],
+                    Order::Start => [i128::from(item.start), size, life],
+                };
+                (key, i as u32)
+            })
+            .collect();
+        keyed.sort_unstable();
+        let mut order: Vec<u32> = keyed.into_iter().map(|k| k.1).collect();
+        order.sort_by_key(|&i| instance.items[i as usize].pin.is_none());
+        order
+    }
+}
+
+/// Largest load over each item's live range, by a sparse table over the slots.
+pub(crate) fn urgency(instance: &Instance) -> Vec<i64> {
+    let loads = bounds::loads(instance);
+    let table = MaxTable::new(loads);
+    instance
+        .items
+        .iter()
+        .map(|i| i.rects.iter().map(|r| table.max(r.start as usize, r.end as usize)).max().unwrap_or(0))
+        .collect()
+}
+
+/// How many items are live at some step of each item's hull.
+fn conflicts(instance: &Instance) -> Vec<i64> {
+    let slots = instance.slots() + 1;
+    let (mut begun, mut ended) = (vec![0i64; slots + 1], vec![0i64; slots + 1]);
+    for i in &instance.items {
+        if i.start < i.end {
+            begun[i.start as usize + 1] += 1;
+            ended[i.end as usize] += 1;
+        }
+    }
+    for k in 1..=slots {
+        begun[k] += begun[k - 1];
+        ended[k] += ended[k - 1];
+    }
+    instance
+        .items
+        .iter()
+        .map(|i| if i.start < i.end { begun[i.end as usize] - ended[i.start as usize] } else { 0 })
+        .collect()
+}
+
+/// Range maximum in constant time after `n log n` preparation.
+pub(crate) struct MaxTable {
+    rows: Vec<Vec<i64>>,
+}
+
+impl MaxTable {
+    pub fn new(values: Vec<i64>) -> MaxTable {
+        let mut rows = vec![values];
+        let mut width = 1;
+        while 2 * width <= rows[0].len() {
+            let last = &rows[rows.len() - 1];
+            let next = (0..last.len() - width).map(|k| last[k].max(last[k + width])).collect();
+            rows.push(next);
+            width *= 2;
+        }
+        MaxTable { rows }
+    }
+
+    /// Maximum over `[start, end)`; zero when empty.
+    pub fn max(&self, start: usize, end: usize) -> i64 {
+        if start >= end {
+            return 0;
+        }
+        let row = (end - start).ilog2() as usize;
+        self.rows[row][start].max(self.rows[row][end - (1 << row)])
+    }
+}
+
+/// Places items in the given order; the first that finds no room below the ceiling ends the pass.
+pub(crate) fn pass(
+    instance: &Instance,
+    order: &[u32],
+    fit: Fit,
+    ceiling: i64,
+    meter: &mut Meter,
+) -> Result<Vec<i64>, u32> {
+    let mut board = Board::new(instance);
+    for (done, &i) in order.iter().enumerate() {
+        match board.find(i as usize, fit, ceiling) {
+            Some(at) => board.put(i as usize, at),
+            None => {
+                meter.spend(board.work);
+                return Err(i);
+            }
+        }
+        if done % 1024 == 1023 && meter.is_interrupted() {
+            return Err(i);
+        }
+    }
+    meter.spend(board.work);
+    Ok(board.into_offsets())
+}
+
+/// What the fan found.
+pub(crate) struct FanResult {
+    pub offsets: Vec<i64>,
+    pub peak: i64,
+    pub method: (Order, Fit),
+    /// Orders that were completed or cut off, the winner's first.
+    pub passes: u32,
+}
+
+/// Runs the fan; `Err` names the pinned item that clashes with what was placed before it.
+///
+/// Ends as soon as a peak is at most `target`, or when its work exceeds `ratio` times that of the
+/// first pass (first fit by size), whose peak is therefore never exceeded.
+pub(crate) fn fan(
+    instance: &Instance,
+    keys: &Keys,
+    target: i64,
+    ratio: u64,
+    meter: &mut Meter,
+) -> Result<FanResult, u32> {
+    let before = meter.spent();
+    let order = keys.sorted(instance, Order::Size);
+    let offsets = pass(instance, &order, Fit::First, UNLIMITED, meter)?;
+    let base = (meter.spent() - before).max(64);
+    let mut best = FanResult { peak: instance.peak(&offsets), offsets, method: (Order::Size, Fit::First), passes: 1 };
+    for order in ORDERS {
+        let sorted = keys.sorted(instance, order);
+        for fit in [Fit::First, Fit::Best] {
+            if best.peak <= target || meter.is_interrupted() {
+                return Ok(best);
+            }
+            if (order, fit) == (Order::Size, Fit::First) {
+                continue;
+            }
+            // A pass looks at no more than all pairs, about twice what the first one looked at.
+            if meter.spent() - before > (ratio - 3) * base {
+                return Ok(best);
+            }
+            best.passes += 1;
+            if let Ok(offsets) = pass(instance, &sorted, fit, best.peak - 1, meter) {
+                best.peak = instance.peak(&offsets);
+                best.offsets = offsets;
+                best.method = (order, fit);
+            }
+        }
+    }
+    Ok(best)
+}
+
+/// The words for a pass of the fan.
+pub(crate) fn method_name((order, fit): (Order, Fit)) -> String {
+    let order = match order {
+        Order::Size => "size",
+        Order::Area => "area",
+        Order::Duration => "duration",
+        Order::Urgency => "urgency",
+        Order::UrgencySize => "urgency-size",
+        Order::Conflicts => "conflicts",
+        Order::Start => "start",
+    };
+    let fit = match fit {
+        Fit::First => "first-fit",
+        Fit::Best => "best-fit",
+    };
+    format!("{order}-{fit}")
+}

@@ -1,0 +1,251 @@
+//! Placement: every buffer of a problem gets an offset in a space.
+//!
+//! One pure function, [`place`]: constraints in, layout out. It reads no clock, starts no thread
+//! unless asked, and gives the same answer for the same input, options and seed.
+
+#![allow(dead_code)] // the exact search uses the rest
+
+mod arith;
+mod board;
+mod bounds;
+mod counters;
+mod greedy;
+mod instance;
+mod options;
+mod portfolio;
+mod result;
+mod spaces;
+mod statement;
+
+pub use options::{Effort, PlacementOptions, Switches};
+pub use result::{Cause, Conflict, Placement, PlacementError, SpaceAnswer, Traffic, Verdict};
+
+use bounds::Reason;
+use counters::Meter;
+use instance::Instance;
+use npumem_ir::plan::{Origin, Residency, SpaceUse, Stop};
+use npumem_ir::problem::Goal;
+use npumem_ir::{BufferId, Bytes, Offset, Plan, Problem, Step};
+use portfolio::SpaceOutcome;
+use statement::Statement;
+use std::sync::atomic::AtomicBool;
+
+/// Places every buffer of `problem`.
+///
+/// Setting `cancel` ends the search soon; the best plan so far is returned, with
+/// [`Stop::Interrupted`] as its stop reason.
+///
+/// # Errors
+/// A problem that names things that do not exist, or whose constraints contradict each other
+/// whatever the capacities. A capacity that cannot be met is no error but a [`Verdict`].
+pub fn place(
+    problem: &Problem,
+    options: &PlacementOptions,
+    cancel: Option<&AtomicBool>,
+) -> Result<Placement, PlacementError> {
+    statement::validate(problem)?;
+    let root = statement::groups(problem);
+    let allowed = statement::allowed_spaces(problem, &root)?;
+    let home = spaces::assign(problem, &root, &allowed);
+    let statements = statement::split(problem, &home);
+    let mut meter = Meter::new(options.work_limit(), cancel);
+    let mut solved = Vec::with_capacity(statements.len());
+    for s in &statements {
+        let instance = Instance::new(&s.raw).map_err(|c| statement::contradiction(s, &c))?;
+        let outcome = portfolio::solve(&instance, problem.goals(), options, &mut meter)
+            .map_err(|item| pin_clash(s, &instance, item))?;
+        solved.push((instance, outcome));
+    }
+    Ok(assemble(problem, options, &root, &statements, &solved, &meter))
+}
+
+/// A pinned item found no room even without a ceiling: the others it clashes with are pinned too.
+fn pin_clash(s: &Statement, instance: &Instance, item: u32) -> PlacementError {
+    let mut buffers: Vec<BufferId> = Vec::new();
+    let own = &instance.items[item as usize];
+    buffers.extend(
+        own.members
+            .iter()
+            .filter(|m| s.raw.buffers[m.buffer as usize].pin.is_some())
+            .map(|m| m.buffer)
+            .map(|b| s.ids[b as usize]),
+    );
+    for (index, other) in instance.items.iter().enumerate() {
+        if let (Some(a), Some(b)) = (own.pin, other.pin)
+            && index != item as usize
+            && instance.clash(item as usize, a, index, b)
+        {
+            buffers.extend(
+                other
+                    .members
+                    .iter()
+                    .filter(|m| s.raw.buffers[m.buffer as usize].pin.is_some())
+                    .map(|m| s.ids[m.buffer as usize]),
+            );
+            break;
+        }
+    }
+    buffers.sort_unstable();
+    PlacementError::Contradiction(Conflict {
+        space: s.space,
+        buffers,
+        steps: vec![],
+        needed: None,
+        capacity: None,
+        irreducible: true,
+        cause: Cause::Pins,
+    })
+}
+
+/// Puts the answers of the spaces together.
+fn assemble(
+    problem: &Problem,
+    options: &PlacementOptions,
+    root: &[u32],
+    statements: &[Statement],
+    solved: &[(Instance, SpaceOutcome)],
+    meter: &Meter,
+) -> Placement {
+    let mut residencies = Vec::with_capacity(problem.buffers.len());
+    let mut space_uses = Vec::new();
+    let mut answers = Vec::new();
+    let (mut cost, mut cost_bound, mut moved) = (0u64, 0u64, 0u64);
+    let mut verdict = Verdict::Fits;
+    for (s, (instance, outcome)) in statements.iter().zip(solved) {
+        let mut peak = 0;
+        for (index, item) in instance.items.iter().enumerate() {
+            for m in &item.members {
+                let id = s.ids[m.buffer as usize];
+                let offset = (outcome.offsets[index] + m.delta) as u64 * instance.unit;
+                let b = problem.buffer(id);
+                if b.hint.is_some_and(|h| h.space != s.space || h.offset.get() != offset) {
+                    moved = moved.saturating_add(b.size.get());
+                }
+                // A member that is never live goes along with the others of its item.
+                let mates = || item.members.iter().find_map(|m| problem.buffer(s.ids[m.buffer as usize]).lifetime());
+                if let Some(steps) = b.lifetime().or_else(mates) {
+                    residencies.push(Residency { buffer: id, space: s.space, offset: Offset(offset), steps });
+                    if b.size.get() > 0 {
+                        peak = peak.max(offset + b.size.get());
+                    }
+                }
+            }
+        }
+        let space = problem.space(s.space);
+        let peak = Bytes(peak);
+        let lower_bound = Bytes((outcome.bound.value as u64 * instance.unit).min(peak.get()));
+        space_uses.push(SpaceUse {
+            space: space.name.clone(),
+            peak,
+            lower_bound,
+            bound_reason: reason_text(problem, s, instance, outcome),
+            capacity: space.capacity,
+        });
+        let load = bounds::loads(instance).into_iter().max().unwrap_or(0);
+        answers.push(SpaceAnswer {
+            proven: outcome.peak <= outcome.bound.value,
+            method: outcome.method.clone(),
+            largest_load: Bytes(load as u64 * instance.unit),
+        });
+        cost = cost.saturating_add(outcome.cost);
+        cost_bound = cost_bound.saturating_add(outcome.cost_bound);
+        if space.capacity.is_some_and(|c| peak > c) && !matches!(verdict, Verdict::Infeasible(_)) {
+            verdict = if outcome.infeasible {
+                Verdict::Infeasible(load_conflict(problem, s, instance, outcome))
+            } else {
+                Verdict::Undecided
+            };
+        }
+    }
+    residencies.sort_unstable();
+    let placed = statement::placed_groups(problem, root);
+    let pooled =
+        problem.buffers().map(|(id, _)| id).filter(|id| placed[root[id.index()] as usize] == Some(false)).collect();
+    Placement {
+        plan: Plan {
+            problem: problem.name.clone(),
+            device: None,
+            residencies,
+            moves: Vec::new(),
+            pooled,
+            spaces: space_uses,
+            origin: origin(problem, options, solved, meter),
+        },
+        verdict,
+        spaces: answers,
+        reuse_cost: cost,
+        reuse_cost_bound: cost_bound,
+        moved: Bytes(moved),
+        traffic: None,
+    }
+}
+
+fn origin(problem: &Problem, options: &PlacementOptions, solved: &[(Instance, SpaceOutcome)], meter: &Meter) -> Origin {
+    let rank = |s: Stop| match s {
+        Stop::Optimal => 0,
+        Stop::Satisfied => 1,
+        Stop::Exhausted => 2,
+        Stop::Budget => 3,
+        Stop::Interrupted => 4,
+    };
+    let used: Vec<&SpaceOutcome> = solved.iter().filter(|(i, _)| !i.items.is_empty()).map(|(_, o)| o).collect();
+    let mut methods: Vec<String> = used.iter().map(|o| o.method.clone()).collect();
+    methods.dedup();
+    let goals: Vec<Goal> = problem.goals().to_vec();
+    Origin {
+        tool: concat!("npumem ", env!("CARGO_PKG_VERSION")).to_owned(),
+        goals,
+        stop: used.iter().map(|o| o.stop).max_by_key(|&s| rank(s)).unwrap_or(Stop::Optimal),
+        method: methods.join(", "),
+        seed: options.seed,
+        options: options.non_default(),
+        work: meter.by_method().iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+        digest: String::new(),
+    }
+}
+
+fn slot_step(instance: &Instance, slot: usize) -> Step {
+    Step(instance.times[slot])
+}
+
+fn reason_text(problem: &Problem, s: &Statement, instance: &Instance, outcome: &SpaceOutcome) -> String {
+    match outcome.bound.reason {
+        Reason::Empty => "nothing is live".to_owned(),
+        Reason::Load { slot } => format!("largest live load at step {}", slot_step(instance, slot)),
+        Reason::Padded { slot } => format!("live load with alignment padding at step {}", slot_step(instance, slot)),
+        Reason::Item { item } => {
+            let m = instance.items[item].members.first();
+            let name = m.map_or("", |m| problem.buffer(s.ids[m.buffer as usize]).name.as_str());
+            format!("buffer {name} alone ends there")
+        }
+        Reason::Search => "search ruled out every lower peak".to_owned(),
+    }
+}
+
+/// The buffers live at the step of the largest load, when that alone exceeds the capacity.
+fn load_conflict(problem: &Problem, s: &Statement, instance: &Instance, outcome: &SpaceOutcome) -> Conflict {
+    let capacity = problem.space(s.space).capacity;
+    let needed = Some(Bytes(outcome.bound.value as u64 * instance.unit));
+    let (mut buffers, steps, cause) = match outcome.bound.reason {
+        Reason::Load { slot } | Reason::Padded { slot } => {
+            let slot_of = slot as i32;
+            let live: Vec<BufferId> = instance
+                .items
+                .iter()
+                .flat_map(|i| i.rects.iter())
+                .filter(|r| r.start <= slot_of && slot_of < r.end)
+                .map(|r| s.ids[r.buffer as usize])
+                .collect();
+            (live, vec![slot_step(instance, slot)], Cause::Load)
+        }
+        Reason::Item { item } => {
+            let own = &instance.items[item];
+            let cause = if own.pin.is_some() { Cause::Pins } else { Cause::TooLarge };
+            (own.members.iter().map(|m| s.ids[m.buffer as usize]).collect(), vec![], cause)
+        }
+        Reason::Empty | Reason::Search => (s.ids.clone(), vec![], Cause::Arrangement),
+    };
+    buffers.sort_unstable();
+    buffers.dedup();
+    Conflict { space: s.space, buffers, steps, needed, capacity, irreducible: false, cause }
+}

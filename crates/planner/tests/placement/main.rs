@@ -1,0 +1,5 @@
+//! Placement against the checker, a brute-force oracle and its own laws.
+
+mod generate;
+mod oracle;
+mod random;
