@@ -382,7 +382,7 @@ fn unit_of(problem: &SpaceProblem, groups: &Groups) -> u64 {
         let before = g;
         for b in &problem.buffers {
             let a = b.alignment.max(1);
-            if g % a != 0 {
+            if !g.is_multiple_of(a) {
                 g = gcd(g, a);
             }
         }

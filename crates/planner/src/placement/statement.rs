@@ -193,7 +193,7 @@ pub(crate) fn split(problem: &Problem, home: &[Option<SpaceId>]) -> Vec<Statemen
 
 /// Least common multiple; past 64 bits an alignment that no size check lets through.
 fn lcm(a: u64, b: u64) -> u64 {
-    (a / super::arith::gcd(a, b)).checked_mul(b).unwrap_or(u64::MAX)
+    (a / super::arith::gcd(a, b)).saturating_mul(b)
 }
 
 /// Puts names on a contradiction.
