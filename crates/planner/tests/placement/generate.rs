@@ -92,7 +92,7 @@ pub fn problem(
         let mut space = Space::unbounded(format!("space{k}"));
         space.capacity = capacity.map(Bytes);
         if f.alignment && random.chance(20) {
-            space.alignment = Alignment::new(2).unwrap();
+            space.alignment = Alignment::new(2).unwrap_or_default();
         }
         if f.reserved {
             let low = random.below(6);
@@ -110,7 +110,7 @@ pub fn problem(
             b.spaces.push(SpaceId::new(0));
         }
         if f.alignment && random.chance(40) {
-            b.alignment = Alignment::new([2, 3, 4][random.below(3) as usize]).unwrap();
+            b.alignment = Alignment::new([2, 3, 4][random.below(3) as usize]).unwrap_or_default();
         }
         if f.pins && random.chance(20) {
             let a = b.alignment.get();
