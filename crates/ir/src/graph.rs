@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
+mod validate;
+
+pub use validate::GraphError;
+
 /// What is computed: operators over tensors, in execution order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,8 +83,9 @@ pub enum Shape {
 }
 
 /// One dimension.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+///
+/// In JSON it is a number, or a string in the grammar of `docs/formats/graph.md`: `"s0"`, `"(s0+3)"`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Dim {
     /// A number.
     Known(u64),
@@ -91,8 +96,7 @@ pub enum Dim {
 }
 
 /// A computed dimension. Built only through [`Dim`]'s arithmetic, which bounds its depth.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DimExpr {
     /// `a + b`
     Add(Dim, Dim),
@@ -155,13 +159,13 @@ pub enum Attribute {
     /// One integer.
     Int(i64),
     /// One number.
-    Float(f32),
+    Float(#[serde(with = "crate::form::float")] f32),
     /// Text.
     Text(String),
     /// Several integers.
     Ints(Vec<i64>),
     /// Several numbers.
-    Floats(Vec<f32>),
+    Floats(#[serde(with = "crate::form::float::list")] Vec<f32>),
 }
 
 /// What the elements of a tensor are.
