@@ -5,6 +5,7 @@
 //! each prints as text made for a diff and as versioned JSON, and reads both back.
 #![forbid(unsafe_code)]
 
+pub mod device;
 pub mod form;
 pub mod graph;
 pub mod ids;
@@ -14,6 +15,7 @@ pub mod problem;
 pub mod program;
 pub mod units;
 
+pub use device::Device;
 pub use form::FormError;
 pub use graph::{Dim, ElementType, Graph, Operator, Shape, Tensor};
 pub use ids::{BufferId, EngineId, HandleId, LinkId, OperatorId, ScalarId, SpaceId, StepId, SymbolId, TensorId};
