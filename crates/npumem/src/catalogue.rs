@@ -56,7 +56,7 @@ pub enum CatalogueError {
         /// The file, or the built-in description.
         place: String,
         /// The mistake.
-        error: DeviceError,
+        error: Box<DeviceError>,
     },
     /// Two files of one folder describe devices of one name.
     #[error("{}: the device `{name}` is already described by {}", .second.display(), .first.display())]
@@ -205,12 +205,14 @@ pub fn read_file(path: &Path) -> Result<Device, CatalogueError> {
     })?;
     let json = path.extension().is_some_and(|ending| ending == "json");
     let device = if json { Device::from_json(&text) } else { Device::from_toml(&text) };
-    device.map_err(|error| CatalogueError::Description { place: path.display().to_string(), error })
+    device.map_err(|error| CatalogueError::Description { place: path.display().to_string(), error: Box::new(error) })
 }
 
 fn built_in_device(name: &str, text: &str) -> Result<Device, CatalogueError> {
-    Device::from_toml(text)
-        .map_err(|error| CatalogueError::Description { place: format!("built-in device {name}"), error })
+    Device::from_toml(text).map_err(|error| CatalogueError::Description {
+        place: format!("built-in device {name}"),
+        error: Box::new(error),
+    })
 }
 
 /// The descriptions of a folder, in the order of their names.
