@@ -149,6 +149,27 @@ impl ImportError {
     }
 }
 
+impl From<npumem_ir::FormError> for ImportError {
+    fn from(error: npumem_ir::FormError) -> Self {
+        let at = match error.line {
+            0 => Position::Whole,
+            line => Position::Line { line, column: error.column },
+        };
+        ImportError::new(ErrorKind::Syntax, "").at(at).found(error.found).expected(error.expected)
+    }
+}
+
+/// serde_json's error, its place as a [`Position`].
+pub(crate) fn from_json(error: &serde_json::Error) -> ImportError {
+    let (line, column) = (error.line() as u64, error.column() as u64);
+    let message = error.to_string();
+    let place = format!(" at line {line} column {column}");
+    let kind = if error.is_data() { ErrorKind::Value } else { ErrorKind::Syntax };
+    ImportError::new(kind, "")
+        .at(Position::Line { line, column })
+        .found(message.strip_suffix(&place).unwrap_or(&message))
+}
+
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

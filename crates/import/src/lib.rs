@@ -4,5 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod minimalloc;
+mod sniff;
 
 pub use error::{ErrorKind, ImportError, Position};
+pub use sniff::{Format, sniff};
