@@ -10,7 +10,10 @@ fn sound(csv: &str) -> Document {
     read(csv.as_bytes(), "test").unwrap_or_else(|error| panic!("{csv}: {error}"))
 }
 
-fn live(ranges: &[(u64, u64, Option<(u64, u64)>)]) -> Vec<LiveRange> {
+/// Start, end and window.
+type Range = (u64, u64, Option<(u64, u64)>);
+
+fn live(ranges: &[Range]) -> Vec<LiveRange> {
     let window = |(low, high)| Interval { start: Offset(low), end: Offset(high) };
     ranges
         .iter()
@@ -122,7 +125,7 @@ fn random_problem(random: &mut Random) -> Problem {
     for index in 0..random.below(20) {
         let size = 1 + random.below(1 << 30);
         let mut at = random.below(100);
-        let mut ranges: Vec<(u64, u64, Option<(u64, u64)>)> = Vec::new();
+        let mut ranges: Vec<Range> = Vec::new();
         for _ in 0..1 + random.below(3) {
             let window = random.one_in(3).then(|| random.below(size)).map(|low| (low, size));
             // Two whole ranges that touch are one in CSV.
