@@ -175,7 +175,7 @@ pub struct PeakRow {
 }
 
 /// Buffers of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KindTotal {
     /// The kind.

@@ -4,11 +4,12 @@ use super::figures::{printable, rate, seconds, share};
 use super::ink::Ink;
 use super::table::{Cell, Column, Table};
 use super::{Page, chart};
-use crate::plan_report::{Figure, Severity, SpaceReport, Total};
+use crate::plan_report::{AtPeak, Figure, KindTotal, PeakRow, Severity, SpaceReport, Total};
 use npumem_ir::plan::Stop;
 use npumem_ir::problem::{BufferKind, Goal};
 use npumem_ir::units::grouped;
 use npumem_ir::{Bytes, Step};
+use std::cmp::Reverse;
 
 /// Exact bytes and their binary unit, for two columns.
 fn bytes(bytes: Bytes) -> [Cell; 2] {
@@ -70,6 +71,19 @@ fn figure(figure: &Option<Figure>) -> Cell {
         }
         Some(figure) => rate(figure.value, &figure.unit).into(),
     }
+}
+
+/// A line of the table of the peak.
+enum Line<'a> {
+    Buffer(&'a PeakRow),
+    Kind(KindTotal),
+}
+
+/// Kinds that are shown as one line: a model's hundreds of weights would hide what makes this step the peak.
+fn folded_kinds(at_peak: &AtPeak) -> Vec<BufferKind> {
+    let all_alike = at_peak.by_kind.len() == 1;
+    let fixed = |total: &&KindTotal| matches!(total.kind, BufferKind::Weight | BufferKind::Constant) && total.count > 2;
+    if all_alike { Vec::new() } else { at_peak.by_kind.iter().filter(fixed).map(|total| total.kind).collect() }
 }
 
 impl Page<'_> {
@@ -234,25 +248,37 @@ impl Page<'_> {
             (Column::SideNumber, "offset"),
             (Column::SideName, "within"),
         ]);
-        let largest = at_peak.rows.first().map_or(0, |row| row.bytes.0);
-        for line in at_peak.rows.iter().take(self.options.rows) {
-            let [exact, binary] = bytes(line.bytes);
-            let base = line.base.and_then(|base| self.report.buffer(base));
-            table.row(vec![
-                exact,
-                binary,
-                share(line.bytes.0, space.live_peak.0).into(),
-                Cell::new(chart::bar(line.bytes.0, largest, 8), Ink::Bar),
-                line.name.as_str().into(),
-                line.producer.as_deref().unwrap_or("").into(),
-                kind(line.kind).into(),
-                grouped(line.offset.0).into(),
-                base.map_or("", |base| base.name.as_str()).into(),
-            ]);
+        let folded = folded_kinds(at_peak);
+        let whole = |total: &KindTotal| (total.bytes, Line::Kind(*total));
+        let mut lines: Vec<(Bytes, Line)> =
+            at_peak.by_kind.iter().filter(|t| folded.contains(&t.kind)).map(whole).collect();
+        lines.extend(
+            at_peak.rows.iter().filter(|row| !folded.contains(&row.kind)).map(|row| (row.bytes, Line::Buffer(row))),
+        );
+        lines.sort_by_key(|(size, _)| Reverse(*size));
+        let largest = lines.first().map_or(0, |(size, _)| size.0);
+        for (size, line) in lines.iter().take(self.options.rows) {
+            let [exact, binary] = bytes(*size);
+            let bar = Cell::new(chart::bar(size.0, largest, 8), Ink::Bar);
+            let mut cells = vec![exact, binary, share(size.0, space.live_peak.0).into(), bar];
+            match line {
+                Line::Kind(total) => {
+                    cells.push(Cell::new(format!("all {}", counted(total.count, kind(total.kind))), Ink::Dim))
+                }
+                Line::Buffer(row) => {
+                    let base = row.base.and_then(|base| self.report.buffer(base));
+                    cells.push(row.name.as_str().into());
+                    cells.push(row.producer.as_deref().unwrap_or("").into());
+                    cells.push(kind(row.kind).into());
+                    cells.push(grouped(row.offset.0).into());
+                    cells.push(base.map_or("", |base| base.name.as_str()).into());
+                }
+            }
+            table.row(cells);
         }
-        let rest = at_peak.rows.get(self.options.rows..).unwrap_or_default();
+        let rest = lines.get(self.options.rows..).unwrap_or_default();
         if !rest.is_empty() {
-            let size: Bytes = rest.iter().map(|row| row.bytes).sum();
+            let size: Bytes = rest.iter().map(|(size, _)| *size).sum();
             let [exact, binary] = bytes(size);
             let name = Cell::new(format!("{} more", grouped(rest.len() as u64)), Ink::Dim);
             table.row(vec![exact, binary, share(size.0, space.live_peak.0).into(), Cell::default(), name]);
