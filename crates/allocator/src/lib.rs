@@ -1,1 +1,37 @@
-//! Run-time allocators over offsets, with one conformance suite
+//! Run-time allocators over offsets: they keep books on host tables and touch no device memory.
+//!
+//! | allocator | for | a call costs |
+//! |---|---|---|
+//! | [`Paged`] | device memory with unknown lifetimes: the default | `O(1)`; maps pages when no block fits |
+//! | [`Tlsf`] | a range of known size: a scratchpad, one segment | `O(1)` |
+//! | [`Buddy`] | blocks that must be aligned to their size | `O(log capacity)` |
+//! | [`Slab`] | many blocks of one size | `O(1)` |
+//! | [`Bump`] | memory given back all at once | `O(1)` |
+//!
+//! All of them hand out [`Handle`]s: an index and a generation, so that a double free or a use after free is an error
+//! and never silent damage. All of them pass one suite, [`conformance`].
+//!
+//! What is absent: no pointers, no `unsafe`, no clock, no I/O, no memory of their own.
+#![forbid(unsafe_code)]
+
+pub mod allocator;
+mod arena;
+pub mod block;
+pub mod buddy;
+pub mod bump;
+pub mod conformance;
+mod nodes;
+pub mod paged;
+pub mod slab;
+pub mod statistics;
+mod table;
+pub mod tlsf;
+
+pub use allocator::Allocator;
+pub use block::{AllocateError, Allocated, Block, Handle, HandleError, LiveBlock, Request, Shortage};
+pub use buddy::Buddy;
+pub use bump::Bump;
+pub use paged::{PageCounts, PageSource, Paged, PagedOptions};
+pub use slab::Slab;
+pub use statistics::Statistics;
+pub use tlsf::Tlsf;
