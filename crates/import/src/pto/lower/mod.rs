@@ -1,0 +1,279 @@
+//! From operations to programs: functions, calls, loops and branches.
+//!
+//! A call of a function of the file is inlined: its body is walked with a frame of its own. The walk keeps
+//! its frames and open regions on explicit stacks, so depth costs memory that [`MAX_STEPS`] bounds, never the
+//! machine's stack.
+
+mod arith;
+mod functions;
+mod memory;
+mod operations;
+mod queues;
+mod regions;
+mod sync;
+
+use super::parse::{Item, RawOp, parse};
+use super::scope::{Scope, Value};
+use super::types::{self, Type};
+use super::{Kernel, Module, Options, PtoError, Site, UnknownOperation, position};
+use functions::{Function, find_functions, roots};
+use npumem_ir::program::{Affine, Buffer, Core, MAX_STEPS, Op, ProgramBuilder, Step};
+use npumem_ir::BufferId;
+use queues::Queue;
+use regions::Region;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Reads a file.
+pub(super) fn lower(source: &str, options: &Options) -> Result<Module, PtoError> {
+    let items = parse(source)?;
+    let functions = find_functions(source, &items)?;
+    let target = items.iter().find_map(|item| match item {
+        Item::Op(op) if op.name.ends_with("module") => op
+            .attributes()
+            .iter()
+            .find(|(key, _)| matches!(*key, "pto.target_arch" | "pto.device-spec"))
+            .map(|(_, value)| value.trim_matches('"').to_owned()),
+        _ => None,
+    });
+    queues::check_peers(source, &items, &functions)?;
+    let mut module = Module { programs: Vec::new(), target, unknown: Vec::new(), notes: Vec::new() };
+    let mut unknown = BTreeSet::new();
+    for root in roots(&functions) {
+        let mut lowering = Lowering::new(source, &items, &functions, options, root);
+        lowering.builder.program_mut().target = module.target.clone();
+        lowering.function(root)?;
+        for (at, name) in lowering.unknown {
+            if unknown.insert(at) {
+                let (line, column) = position(source, at);
+                module.unknown.push(UnknownOperation { name: name.to_owned(), line, column });
+            }
+        }
+        for note in lowering.notes {
+            if !module.notes.contains(&note) {
+                module.notes.push(note);
+            }
+        }
+        let at = functions[root].at;
+        let program = lowering.builder.finish();
+        let program = program.map_err(|e| PtoError::at(source, at, format!("{}: {}", e.place, e.problem)))?;
+        module.programs.push(Kernel { program, sites: lowering.sites });
+    }
+    Ok(module)
+}
+
+/// One function body being walked.
+struct Frame<'s> {
+    function: usize,
+    /// Next item, and the item that closes the body.
+    cursor: usize,
+    end: usize,
+    scope: Scope,
+    regions: Vec<Region<'s>>,
+    /// Names in the caller that the results are given to.
+    results: Vec<(&'s str, usize)>,
+    returned: Vec<Value>,
+    /// How many regions of the program enclose the call.
+    core: Core,
+}
+
+/// The state of one program being built.
+struct Lowering<'s, 'i> {
+    source: &'s str,
+    items: &'i [Item<'s>],
+    functions: &'i [Function<'s>],
+    options: &'i Options,
+    builder: ProgramBuilder,
+    frames: Vec<Frame<'s>>,
+    sites: Vec<Site>,
+    /// Buffers by the byte where they are allocated: a body inlined twice allocates once.
+    allocated: BTreeMap<usize, BufferId>,
+    buffer_names: BTreeSet<String>,
+    scalar_names: BTreeSet<String>,
+    handle_names: BTreeSet<String>,
+    queues: Vec<Queue>,
+    unknown: Vec<(usize, &'s str)>,
+    notes: Vec<String>,
+}
+
+impl<'s, 'i> Lowering<'s, 'i> {
+    fn new(
+        source: &'s str,
+        items: &'i [Item<'s>],
+        functions: &'i [Function<'s>],
+        options: &'i Options,
+        root: usize,
+    ) -> Self {
+        Lowering {
+            source,
+            items,
+            functions,
+            options,
+            builder: ProgramBuilder::new(functions[root].name),
+            frames: Vec::new(),
+            sites: Vec::new(),
+            allocated: BTreeMap::new(),
+            buffer_names: BTreeSet::new(),
+            scalar_names: BTreeSet::new(),
+            handle_names: BTreeSet::new(),
+            queues: Vec::new(),
+            unknown: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn error(&self, at: usize, problem: impl Into<String>) -> PtoError {
+        PtoError::at(self.source, at, problem)
+    }
+
+    fn line(&self, at: usize) -> u32 {
+        position(self.source, at).0
+    }
+
+    fn frame(&mut self) -> &mut Frame<'s> {
+        // The walk only runs while a frame is open.
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    fn core(&self) -> Core {
+        self.frames.last().map_or(Core::Any, |frame| frame.core)
+    }
+
+    fn set(&mut self, name: &str, value: Value) {
+        self.frame().scope.set(name, value);
+    }
+
+    /// Gives an operation's results, in order; `%a:2` is `%a#0` and `%a#1`.
+    fn set_results(&mut self, results: &[(&'s str, usize)], values: Vec<Value>) {
+        let mut values = values.into_iter();
+        for (name, count) in results {
+            for index in 0..*count {
+                let value = values.next().unwrap_or(Value::Other);
+                if index == 0 {
+                    self.set(name, value.clone());
+                }
+                self.set(&format!("{name}#{index}"), value);
+            }
+        }
+    }
+
+    fn get(&self, name: &str, at: usize) -> Result<Value, PtoError> {
+        let found = self.frames.last().and_then(|frame| frame.scope.get(name));
+        found.cloned().ok_or_else(|| self.error(at, format!("'{name}' is used before it is defined")))
+    }
+
+    /// An integer operand: a `%value` or a literal. What is no integer is a value nobody knows.
+    fn int(&mut self, text: &str, at: usize) -> Result<Affine, PtoError> {
+        if text.starts_with('%') {
+            return match self.get(text, at)? {
+                Value::Int(affine) => Ok(affine),
+                _ => Ok(self.opaque()),
+            };
+        }
+        arith::literal(text).map(Affine::constant).ok_or_else(|| self.error(at, format!("'{text}' is not a number that fits 64 bits")))
+    }
+
+    fn opaque(&mut self) -> Affine {
+        Affine::scalar(self.builder.computed(Op::Opaque, Vec::new()))
+    }
+
+    fn ty(&self, text: &str, at: usize) -> Result<Type, PtoError> {
+        types::parse(text).map_err(|problem| self.error(at, problem))
+    }
+
+    /// A name that no other buffer of the program has.
+    fn buffer_name(&mut self, name: &str) -> String {
+        unique(&mut self.buffer_names, name)
+    }
+
+    fn scalar_name(&mut self, name: &str) -> String {
+        unique(&mut self.scalar_names, name)
+    }
+
+    fn handle_name(&mut self, name: &str) -> String {
+        unique(&mut self.handle_names, name)
+    }
+
+    fn add_buffer(&mut self, buffer: Buffer) -> BufferId {
+        self.builder.buffer(buffer)
+    }
+
+    /// Walks a function and everything it calls.
+    fn function(&mut self, root: usize) -> Result<(), PtoError> {
+        self.enter_function(root, None, Vec::new())?;
+        while let Some(frame) = self.frames.last_mut() {
+            if frame.cursor >= frame.end {
+                if let Some(done) = self.frames.pop()
+                    && !self.frames.is_empty()
+                {
+                    self.set_results(&done.results, done.returned);
+                }
+                continue;
+            }
+            let at = frame.cursor;
+            frame.cursor += 1;
+            if self.builder.program().steps.len() > MAX_STEPS {
+                let at = self.functions[root].at;
+                return Err(self.error(at, format!("more than {MAX_STEPS} statements once calls are inlined")));
+            }
+            match &self.items[at] {
+                Item::Op(op) => self.operation(op)?,
+                Item::Open => {}
+                Item::Next(word) => self.next_region(word)?,
+                Item::Label(arguments) => self.label(arguments)?,
+                Item::Close => self.close_region(at)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn operation(&mut self, op: &RawOp<'s>) -> Result<(), PtoError> {
+        match op.name {
+            "return" | "func.return" => {
+                let mut returned = Vec::new();
+                for (name, at) in op.values() {
+                    returned.push(self.get(name, at)?);
+                }
+                self.frame().returned = returned;
+                Ok(())
+            }
+            "call" | "func.call" => self.call(op),
+            "module" | "builtin.module" => Ok(()),
+            name if name.starts_with("scf.") => self.control(op),
+            name if name.starts_with("pto.section") => {
+                let before = self.core();
+                self.frame().core = if name.ends_with("cube") { Core::Cube } else { Core::Vector };
+                self.frame().regions.push(Region::Section(before));
+                self.frame().scope.enter();
+                Ok(())
+            }
+            name if name.starts_with("arith.") || name.starts_with("index.") || name.starts_with("math.") => {
+                self.arith(op)
+            }
+            name if name.starts_with("memref.") => self.memref(op),
+            name => match name.strip_prefix("pto.") {
+                Some(short) => self.pto(op, short),
+                None => self.unknown_operation(op),
+            },
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        self.builder.step(step);
+    }
+}
+
+fn unique(taken: &mut BTreeSet<String>, name: &str) -> String {
+    let name = name.trim_start_matches('%');
+    if taken.insert(name.to_owned()) {
+        return name.to_owned();
+    }
+    let mut number = 2_u64;
+    loop {
+        let candidate = format!("{name}.{number}");
+        if taken.insert(candidate.clone()) {
+            return candidate;
+        }
+        number += 1;
+    }
+}
