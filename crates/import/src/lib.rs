@@ -5,6 +5,7 @@
 
 pub mod error;
 pub mod minimalloc;
+pub mod pto;
 mod sniff;
 
 pub use error::{ErrorKind, ImportError, Position};

@@ -47,9 +47,9 @@ pub(super) fn known(name: &str) -> Option<Known> {
             make(Engine::Fixed("m"), Scratch::None, Always)
         }
         "tadd" | "tsub" | "tmul" | "tdiv" | "tmax" | "tmin" | "tand" | "tor" | "tshl" | "tshr" | "taddc" | "tsubc"
-        | "tadds" | "tsubs" | "tmuls" | "tdivs" | "tmaxs" | "tmins" | "tands" | "tors" | "txors" | "tshls" | "tshrs"
-        | "taddsc" | "tsubsc" | "tfmods" | "texp" | "tlog" | "tsqrt" | "trecip" | "tneg" | "tabs" | "trelu" | "tlrelu"
-        | "tnot" | "tcvt" | "texpands" | "tcmp" | "tcmps" | "taxpy" | "tfmod" | "tsels" => {
+        | "tadds" | "tsubs" | "tmuls" | "tdivs" | "tmaxs" | "tmins" | "tands" | "tors" | "txors" | "tshls"
+        | "tshrs" | "taddsc" | "tsubsc" | "tfmods" | "texp" | "tlog" | "tsqrt" | "trecip" | "tneg" | "tabs"
+        | "trelu" | "tlrelu" | "tnot" | "tcvt" | "texpands" | "tcmp" | "tcmps" | "taxpy" | "tfmod" | "tsels" => {
             make(vector, Scratch::None, Elementwise)
         }
         "trsqrt" => make(vector, Scratch::LastFrom(2), Elementwise),
@@ -57,9 +57,7 @@ pub(super) fn known(name: &str) -> Option<Known> {
         "tsel" => make(vector, Scratch::LastFrom(4), Elementwise),
         "trowexpandmul" | "trowexpanddiv" | "trowexpandsub" | "trowexpandadd" | "trowexpandmax" | "trowexpandmin"
         | "trowexpandexpdif" | "tcolexpandmul" | "tcolexpanddiv" | "tcolexpandsub" | "tcolexpandadd"
-        | "tcolexpandmax" | "tcolexpandmin" | "tcolexpandexpdif" => {
-            make(vector, Scratch::LastFrom(3), Elementwise)
-        }
+        | "tcolexpandmax" | "tcolexpandmin" | "tcolexpandexpdif" => make(vector, Scratch::LastFrom(3), Elementwise),
         "trowsum" | "trowmax" | "trowmin" | "trowprod" | "trowargmax" | "trowargmin" | "tcolargmax" | "tcolargmin"
         | "tcolsum" | "tcolprod" | "tcolmax" | "tcolmin" | "ttrans" => make(vector, Scratch::LastFrom(2), Never),
         "tsort32" | "tmrgsort" | "tgather" => make(vector, Scratch::LastFrom(3), Never),

@@ -120,7 +120,8 @@ fn name_end(bytes: &[u8], mut at: usize, numbered: bool) -> usize {
 fn number_end(bytes: &[u8], mut at: usize) -> usize {
     let start = at;
     while bytes.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'.') {
-        let exponent = matches!(bytes[at], b'e' | b'E') && bytes[start..at].iter().all(|b| b.is_ascii_digit() || *b == b'.');
+        let exponent =
+            matches!(bytes[at], b'e' | b'E') && bytes[start..at].iter().all(|b| b.is_ascii_digit() || *b == b'.');
         at += 1;
         if exponent && matches!(bytes.get(at), Some(b'+' | b'-')) {
             at += 1;

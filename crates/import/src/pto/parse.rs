@@ -3,8 +3,8 @@
 //! An operation is its results, its name, and a list of [`Clause`]s; a region is a run of items between
 //! [`Item::Open`] and [`Item::Close`] in one flat list, so nothing here recurses on the input.
 
-use super::lex::{Kind, Token, lex};
 use super::PtoError;
+use super::lex::{Kind, Token, lex};
 
 /// The deepest nesting of regions, brackets and types.
 const MAX_NESTING: usize = 256;
@@ -151,8 +151,19 @@ impl<'a> RawOp<'a> {
 fn opens_region(name: &str) -> bool {
     matches!(
         name,
-        "module" | "builtin.module" | "func.func" | "func" | "scf.for" | "scf.if" | "scf.while" | "scf.execute_region"
-            | "scf.parallel" | "scf.forall" | "affine.for" | "affine.if" | "scf.index_switch"
+        "module"
+            | "builtin.module"
+            | "func.func"
+            | "func"
+            | "scf.for"
+            | "scf.if"
+            | "scf.while"
+            | "scf.execute_region"
+            | "scf.parallel"
+            | "scf.forall"
+            | "affine.for"
+            | "affine.if"
+            | "scf.index_switch"
     ) || name.starts_with("pto.section")
 }
 
@@ -391,8 +402,19 @@ impl<'a> Parser<'a> {
         self.at += 1;
         op.clauses.push(Clause::Literal(self.text(token), token.start));
         let arguments = self.arguments()?;
-        let items = arguments.into_iter().map(|a| Entry { key: None, text: a.value, at: a.at, ty: a.ty, attributes: Vec::new() });
-        op.clauses.push(Clause::Group { keyword: None, items: items.collect(), types: Vec::new(), attributes: Vec::new() });
+        let items = arguments.into_iter().map(|a| Entry {
+            key: None,
+            text: a.value,
+            at: a.at,
+            ty: a.ty,
+            attributes: Vec::new(),
+        });
+        op.clauses.push(Clause::Group {
+            keyword: None,
+            items: items.collect(),
+            types: Vec::new(),
+            attributes: Vec::new(),
+        });
         Ok(())
     }
 
@@ -441,17 +463,32 @@ impl<'a> Parser<'a> {
                     let value = self.peek();
                     let text = self.value_text()?;
                     self.eat(b',');
-                    return Ok(Clause::Assign { keyword: word, value: text, at: value.start, end: value.start + text.len() });
+                    return Ok(Clause::Assign {
+                        keyword: word,
+                        value: text,
+                        at: value.start,
+                        end: value.start + text.len(),
+                    });
+                }
+                if self.is(b':') && self.ahead(1).kind == Kind::Punct(b'[') {
+                    self.at += 1;
                 }
                 if self.is(b'(') || self.is(b'[') {
-                    return self.group(Some(word));
+                    let group = self.group(Some(word));
+                    self.eat(b',');
+                    return group;
                 }
                 if region && word == "attributes" && self.is(b'{') {
                     return self.attribute_list().map(Clause::Attributes);
                 }
+                self.eat(b',');
                 Ok(Clause::Word(word))
             }
-            Kind::Punct(b'(' | b'[') => self.group(None),
+            Kind::Punct(b'(' | b'[') => {
+                let group = self.group(None);
+                self.eat(b',');
+                group
+            }
             Kind::Punct(b'{') => {
                 let list = self.attribute_list()?;
                 Ok(Clause::Attributes(list))
@@ -519,13 +556,16 @@ impl<'a> Parser<'a> {
             if self.eat(b',') {
                 continue;
             }
-            // A list ends, or its types follow; per-entry types are `%a : t, %b : t`.
-            if self.is(b':') && matches!(keyword, None | Some("iter_args")) && close == b')' && self.types_per_entry() {
+            // Types follow the list, or each entry: `%a : t, %b : t`.
+            let started = items.iter().any(|item| item.ty.is_some() && item.key.is_none());
+            if self.is(b':') && close == b')' && (started || self.types_per_entry()) {
                 self.at += 1;
                 let ty = self.ty()?;
+                types.push(ty);
                 if let Some(last) = items.last_mut() {
                     last.ty = Some(ty);
                 }
+                typed_at = typed_at.or(Some(token.start));
                 self.eat(b',');
                 continue;
             }

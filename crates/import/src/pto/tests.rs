@@ -1,1 +1,208 @@
 use super::*;
+use std::path::Path;
+
+/// Files that the dialect's own tests expect to be refused, whatever the flags, for a reason this reader shares.
+const REFUSED: [&str; 7] = [
+    "pto_entry_recursive_rejected.pto",
+    "resolve_reserved_buffers_reject_incomplete_peer_group_a5.pto",
+    "resolve_reserved_buffers_reject_non_peer_init_a5.pto",
+    "tassign_level3_missing_alloc_addr.pto",
+    "tcvt_verify_invalid.pto",
+    "tget_scale_addr_verify_invalid.pto",
+    "tinsert_verify_a5_invalid_loc.pto",
+];
+
+/// Point `NPUMEM_PTOAS` at a checkout of the public repository.
+#[test]
+fn reads_the_public_samples() {
+    let Some(folder) = std::env::var_os("NPUMEM_PTOAS") else {
+        npumem_testing::skipped("NPUMEM_PTOAS is not set");
+        return;
+    };
+    let files = npumem_testing::files_under(Path::new(&folder), ".pto");
+    assert!(files.len() >= 200, "{} files", files.len());
+    let mut unknown = BTreeMap::<String, usize>::new();
+    let mut wrong = Vec::new();
+    for path in &files {
+        let text = std::fs::read_to_string(path).unwrap();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        match (read(&text, &Options::default()), REFUSED.contains(&name.as_str())) {
+            (Ok(module), false) => {
+                for operation in module.unknown {
+                    *unknown.entry(operation.name).or_default() += 1;
+                }
+            }
+            (Ok(_), true) => wrong.push(format!("{name}: accepted")),
+            (Err(error), refused) => {
+                if !refused {
+                    wrong.push(format!("{name}: {error}"));
+                } else {
+                    eprintln!("{name}: {error}");
+                }
+            }
+        }
+    }
+    eprintln!("{} files, unknown operations: {unknown:?}", files.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn kernels() -> Vec<(String, String)> {
+    let folder = npumem_testing::workspace_root().join("testdata/kernels");
+    npumem_testing::files_under(&folder, ".pto")
+        .iter()
+        .map(|path| (path.display().to_string(), std::fs::read_to_string(path).unwrap()))
+        .collect()
+}
+
+#[test]
+fn our_kernels_are_read_and_come_back_as_text() {
+    let kernels = kernels();
+    assert_eq!(kernels.len(), 5);
+    for (path, text) in kernels {
+        let module = read(&text, &Options::default()).unwrap_or_else(|error| panic!("{path}:{error}"));
+        assert!(module.unknown.is_empty(), "{path}: {:?}", module.unknown);
+        let [kernel] = module.programs.as_slice() else { panic!("{path}: one program") };
+        assert!(!kernel.program.is_planned());
+        let printed = npumem_ir::program::text::print(&kernel.program);
+        let back =
+            npumem_ir::program::text::parse(&printed).unwrap_or_else(|error| panic!("{path}: {error}\n{printed}"));
+        assert_eq!(back, kernel.program, "{path}");
+    }
+}
+
+#[test]
+fn a_plan_is_written_back_and_read_again() {
+    for (path, text) in kernels() {
+        let module = read(&text, &Options::default()).unwrap();
+        let mut plan = BTreeMap::new();
+        for (index, site) in module.programs[0].sites.iter().enumerate() {
+            plan.insert(site.buffer, npumem_ir::Offset(index as u64 * 4096));
+        }
+        let planned = write_plan(&text, &module.programs, &[plan.clone()]).unwrap();
+        let again = read(&planned, &Options::default()).unwrap_or_else(|error| panic!("{path}:{error}\n{planned}"));
+        for (id, offset) in &plan {
+            let buffer = again.programs[0].program.buffer(*id);
+            assert_eq!(buffer.address.as_ref().and_then(|a| a.as_constant()), Some(offset.0 as i64), "{path}");
+        }
+        // Planning a planned text replaces the addresses.
+        let moved: BTreeMap<_, _> = plan.iter().map(|(id, at)| (*id, npumem_ir::Offset(at.0 + 32))).collect();
+        let second = write_plan(&planned, &again.programs, &[moved]).unwrap();
+        let third = read(&second, &Options::default()).unwrap();
+        let first = again.programs[0].sites[0].buffer;
+        assert_eq!(third.programs[0].program.buffer(first).address, Some(32.into()), "{path}");
+    }
+}
+
+#[test]
+fn errors_say_where_and_what_was_expected() {
+    let wrong = |body: &str| {
+        let text = format!("module {{\n  func.func @k(%n: index) {{\n{body}\n    return\n  }}\n}}\n");
+        read(&text, &Options::default()).map(|_| ()).unwrap_err().to_string()
+    };
+    let tile = "!pto.tile_buf<loc=vec, dtype=f32, rows=8, cols=8, v_row=8, v_col=8, blayout=row_major, slayout=none_box, fractal=512, pad=0>";
+    assert_eq!(wrong("    %a = pto.alloc_tile"), "line 3, column 24: expected ': !pto.tile_buf<...>' after alloc_tile");
+    assert_eq!(
+        wrong("    %a = pto.alloc_tile : !pto.tile_buf<loc=ub, dtype=f32, rows=8, cols=8>"),
+        "line 3, column 27: loc=ub: expected vec, mat, left, right, acc, bias or scaling"
+    );
+    assert_eq!(
+        wrong("    pto.tload ins(%x : index) outs(%y : index)"),
+        "line 3, column 19: '%x' is used before it is defined"
+    );
+    assert_eq!(wrong("    pto.tload ins(%x : index outs(%y : index)"), "line 3, column 30: expected ')', found 'outs'");
+    assert_eq!(
+        wrong(&format!("    %z = arith.constant -32 : i64\n    %a = pto.alloc_tile addr = %z : {tile}")),
+        "line 4, column 32: address -32 is negative"
+    );
+    assert_eq!(
+        wrong("    %z = arith.constant 99999999999999999999 : i64"),
+        "line 3, column 25: '99999999999999999999' is not an integer that fits 64 bits"
+    );
+    assert_eq!(
+        wrong("    %a = memref.alloc(%n) : memref<?x4xf32, #pto.address_space<vec>>"),
+        "line 3, column 5: the size of this buffer is not known: give it with --dim n=VALUE"
+    );
+    assert_eq!(
+        wrong("    scf.for %i = %n until %n step %n {\n    }"),
+        "line 3, column 21: expected 'to', found 'until'"
+    );
+    assert_eq!(
+        read("module {\n  func.func @k() {\n", &Options::default()).unwrap_err().to_string(),
+        "line 3, column 1: expected '}' before the end of the file"
+    );
+    assert_eq!(
+        read("module {\n  $\n}", &Options::default()).unwrap_err().to_string(),
+        "line 2, column 3: '$' begins no word"
+    );
+}
+
+#[test]
+fn a_dimension_is_bound_and_an_unknown_operation_is_conservative() {
+    let text = "func.func @k(%n: index, %p: memref<64xf32>) {\n  %a = memref.alloc(%n) : memref<?x4xf32, #pto.address_space<vec>>\n  pto.tload ins(%p : memref<64xf32>) outs(%a : memref<?x4xf32, #pto.address_space<vec>>)\n  pto.tmagic ins(%p : memref<64xf32>) outs(%a : memref<?x4xf32, #pto.address_space<vec>>)\n  other.thing %a : memref<?x4xf32, #pto.address_space<vec>>\n  return\n}";
+    let module = read(text, &Options { dims: [("n".to_owned(), 16)].into() }).unwrap();
+    assert_eq!(module.programs[0].program.buffers[1].bytes, Some(256));
+    let names: Vec<_> = module.unknown.iter().map(|u| (u.name.as_str(), u.line, u.column)).collect();
+    assert_eq!(names, [("pto.tmagic", 4, 3), ("other.thing", 5, 3)]);
+    let npumem_ir::program::Step::Run(unknown) = &module.programs[0].program.steps[2] else { panic!("a statement") };
+    assert!(!unknown.known && unknown.reads.len() == 1 && unknown.writes.len() == 1);
+}
+
+/// The fuzz body: any bytes are an error or programs whose rules hold, in bounded memory, never a panic.
+pub(crate) fn fuzz(text: &str) {
+    if let Ok(module) = read(text, &Options::default()) {
+        for kernel in &module.programs {
+            kernel.program.structure().unwrap();
+        }
+    }
+}
+
+#[test]
+fn damaged_kernels_never_panic() {
+    let mut random = npumem_testing::Random(7);
+    for (_, text) in kernels() {
+        let bytes = text.as_bytes();
+        let words: [&[u8]; 12] = [
+            b"}",
+            b"{",
+            b"(",
+            b"<",
+            b"%x",
+            b" = ",
+            b"scf.if %c {",
+            b"\"",
+            b"-1",
+            b": ",
+            b"func.func @k() {",
+            b"99999999999999999999",
+        ];
+        for _ in 0..120 {
+            let mut damaged = bytes.to_vec();
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(damaged.len() as u64) as usize;
+                match random.below(4) {
+                    0 => damaged.truncate(at),
+                    1 => damaged[at] = random.below(128) as u8,
+                    2 => {
+                        let word = words[random.below(words.len() as u64) as usize];
+                        damaged.splice(at..at, word.iter().copied());
+                    }
+                    _ => {
+                        let end = (at + random.below(200) as usize).min(damaged.len());
+                        damaged.drain(at..end);
+                    }
+                }
+                if damaged.is_empty() {
+                    break;
+                }
+            }
+            if let Ok(text) = std::str::from_utf8(&damaged) {
+                fuzz(text);
+            }
+        }
+    }
+    // Deep nesting of every kind that the text can ask for.
+    fuzz(&"(".repeat(100_000));
+    fuzz(&format!("func.func @k(%a: {}", "<".repeat(100_000)));
+    fuzz(&format!("func.func @k() {{ {}", "scf.if %c {".repeat(100_000)));
+    fuzz(&format!("func.func @k(%a: {} index) {{ return }}", "() -> ".repeat(100_000)));
+}

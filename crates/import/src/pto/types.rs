@@ -197,9 +197,8 @@ fn tile(inner: &str) -> Result<TileType, String> {
     };
     let (mut outer, mut inner_layout, mut fractal) = ("row_major", "none_box", 512_u64);
     let known = |name: &str| matches!(name, "vec" | "mat" | "left" | "right" | "acc" | "bias" | "scaling" | "gm");
-    let number = |key: &str, value: &str| {
-        value.parse::<u64>().map_err(|_| format!("{key}={value} is not a number of elements"))
-    };
+    let number =
+        |key: &str, value: &str| value.parse::<u64>().map_err(|_| format!("{key}={value} is not a number of elements"));
     if !first.contains('=') {
         // `<32x64xf32, #pto.address_space<vec>>` or the compact `<left, 32x32xf32, slayout=row_major>`.
         let (shape_at, rest) = if known(first) { (1, 2) } else { (0, 1) };
@@ -298,10 +297,14 @@ mod tests {
         assert_eq!((tile.space.as_str(), tile.bytes()), ("left", Some(2048)));
         assert_eq!(tile.valid, [None, Some(8)]);
         assert_eq!(tile.layout, Layout::Fractal { outer_col: true, inner_col: false, bytes: 512 });
-        let Ok(Type::Tile(tile)) = parse("!pto.tile_buf<left, 32x32xf32, slayout=row_major>") else { panic!("compact") };
+        let Ok(Type::Tile(tile)) = parse("!pto.tile_buf<left, 32x32xf32, slayout=row_major>") else {
+            panic!("compact")
+        };
         assert_eq!((tile.space.as_str(), tile.bytes()), ("left", Some(4096)));
         assert!(parse("!pto.tile_buf<loc=vec, dtype=f32, rows=32>").unwrap_err().contains("cols"));
-        assert!(parse("!pto.tile_buf<loc=elsewhere, dtype=f32, rows=1, cols=1>").unwrap_err().contains("loc=elsewhere"));
+        assert!(
+            parse("!pto.tile_buf<loc=elsewhere, dtype=f32, rows=1, cols=1>").unwrap_err().contains("loc=elsewhere")
+        );
         assert!(parse("!pto.tile_buf<loc=vec, dtype=f32, rows=4294967296, cols=4294967296>").is_err());
         assert!(parse("!pto.tile_buf<loc=vec, dtype=f32, rows=-4, cols=4>").is_err());
     }

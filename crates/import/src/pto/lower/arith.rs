@@ -31,7 +31,8 @@ impl<'s> Lowering<'s, '_> {
             "index_cast" | "index_castui" | "extsi" | "extui" | "trunci" | "castu" | "casts" => {
                 // Widths are not tracked: a value that a narrower type would cut is not met in the dialect.
                 let values = op.values();
-                let (name, at) = values.first().copied().ok_or_else(|| self.error(op.start, "an operand is missing"))?;
+                let (name, at) =
+                    values.first().copied().ok_or_else(|| self.error(op.start, "an operand is missing"))?;
                 self.get(name, at)?
             }
             _ => self.compute(op, short)?,

@@ -2,10 +2,10 @@
 
 use super::memory::external_memory;
 use super::{Frame, Lowering};
+use crate::pto::PtoError;
 use crate::pto::parse::{Clause, Item, RawOp};
 use crate::pto::scope::{Scope, Value};
 use crate::pto::types::{self, Type};
-use crate::pto::PtoError;
 use npumem_ir::program::{Affine, Core};
 
 /// A function of the file.
@@ -84,7 +84,9 @@ fn find_calls(items: &[Item<'_>], functions: &mut [Function<'_>]) {
         let Some((start, end)) = functions[caller].body else { continue };
         for item in &items[start..end] {
             let Item::Op(op) = item else { continue };
-            let Some(callee) = callee(op).and_then(|name| functions.iter().position(|f| f.name == name)) else { continue };
+            let Some(callee) = callee(op).and_then(|name| functions.iter().position(|f| f.name == name)) else {
+                continue;
+            };
             functions[caller].calls.push((callee, op.start));
             functions[callee].called = true;
         }

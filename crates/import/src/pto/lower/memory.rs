@@ -72,9 +72,17 @@ pub(super) fn typed_memory(id: HandleId, ty: &Type) -> Memory {
         Type::Tile(tile) => tile_memory(root, tile, Affine::constant(0)),
         Type::Memref { shape, element, space, .. } => Memory {
             whole: true,
-            ..dense(root, shape.iter().map(|d| affine_of(d.unwrap_or(0))).collect(), *element, space, shape.iter().all(Option::is_some))
+            ..dense(
+                root,
+                shape.iter().map(|d| affine_of(d.unwrap_or(0))).collect(),
+                *element,
+                space,
+                shape.iter().all(Option::is_some),
+            )
         },
-        Type::View { shape, element } => dense(root, shape.iter().map(|d| affine_of(d.unwrap_or(0))).collect(), *element, "gm", false),
+        Type::View { shape, element } => {
+            dense(root, shape.iter().map(|d| affine_of(d.unwrap_or(0))).collect(), *element, "gm", false)
+        }
         Type::Pointer(element) => dense(root, Vec::new(), *element, "gm", false),
         Type::Int | Type::Real | Type::Other => dense(root, Vec::new(), ElementType::U8, "gm", false),
     }
@@ -147,7 +155,8 @@ pub(super) fn access(memory: &Memory) -> Access {
     let strides: Option<Vec<i64>> = memory.strides.iter().copied().collect();
     match strides.filter(|_| memory.exact && !memory.shape.is_empty()) {
         Some(strides) => {
-            let extents = memory.shape.iter().zip(strides).map(|(count, stride)| Extent { count: count.clone(), stride });
+            let extents =
+                memory.shape.iter().zip(strides).map(|(count, stride)| Extent { count: count.clone(), stride });
             Access { extents: extents.collect(), ..base }
         }
         None => Access { start: Affine::constant(0), certain: false, ..base },
@@ -205,7 +214,13 @@ impl<'s> Lowering<'s, '_> {
     }
 
     /// The buffer of an allocation: the same one each time the same place of the text is walked.
-    fn allocate(&mut self, op: &RawOp<'s>, buffer: Buffer, form: SiteForm, address: Option<(usize, usize)>) -> BufferId {
+    fn allocate(
+        &mut self,
+        op: &RawOp<'s>,
+        buffer: Buffer,
+        form: SiteForm,
+        address: Option<(usize, usize)>,
+    ) -> BufferId {
         if let Some(id) = self.allocated.get(&op.start) {
             return *id;
         }
@@ -230,7 +245,11 @@ impl<'s> Lowering<'s, '_> {
                 self.planned_memref(op, &sizes, None)
             }
             "memref.dealloc" => Ok(()),
-            "memref.reinterpret_cast" | "memref.cast" | "memref.subview" | "memref.collapse_shape" | "memref.expand_shape" => {
+            "memref.reinterpret_cast"
+            | "memref.cast"
+            | "memref.subview"
+            | "memref.collapse_shape"
+            | "memref.expand_shape" => {
                 let values = op.values();
                 let Some((name, at)) = values.first().copied() else { return Ok(()) };
                 let memory = self.memory(name, at)?;
@@ -244,7 +263,12 @@ impl<'s> Lowering<'s, '_> {
     }
 
     /// `memref.alloc(%n) : memref<..>`, `pto.pointer_cast(%addr) : memref<..>`.
-    pub(super) fn planned_memref(&mut self, op: &RawOp<'s>, sizes: &[Entry<'s>], address: Option<(Affine, (usize, usize))>) -> Result<(), PtoError> {
+    pub(super) fn planned_memref(
+        &mut self,
+        op: &RawOp<'s>,
+        sizes: &[Entry<'s>],
+        address: Option<(Affine, (usize, usize))>,
+    ) -> Result<(), PtoError> {
         let text = op.types().first().copied().or_else(|| op.arrow().first().copied());
         let text = text.ok_or_else(|| self.error(op.end, "expected ': memref<...>'"))?;
         let (shape, element, space) = match self.ty(text, op.start)? {
@@ -272,7 +296,10 @@ impl<'s> Lowering<'s, '_> {
                         let names = size.terms.iter().map(|(s, _)| self.builder.program().scalar(*s).name.clone());
                         let names: Vec<String> = names.collect();
                         let ask = names.first().map_or("N".to_owned(), Clone::clone);
-                        self.error(op.start, format!("the size of this buffer is not known: give it with --dim {ask}=VALUE"))
+                        self.error(
+                            op.start,
+                            format!("the size of this buffer is not known: give it with --dim {ask}=VALUE"),
+                        )
                     })?
                 }
             });
@@ -282,14 +309,16 @@ impl<'s> Lowering<'s, '_> {
         let bytes = bytes.ok_or_else(|| self.error(op.start, "the buffer takes more than 63 bits of bytes"))?;
         let form = if address.is_some() { SiteForm::PointerCast } else { SiteForm::Memref };
         let (address, span) = address.map_or((None, None), |(address, span)| (Some(address), Some(span)));
-        let buffer = Buffer { element, shape: known.clone(), address, ..Buffer::tile(String::new(), space.clone(), bytes.0) };
+        let buffer =
+            Buffer { element, shape: known.clone(), address, ..Buffer::tile(String::new(), space.clone(), bytes.0) };
         let root = if space == "gm" && form == SiteForm::Memref {
             let name = self.buffer_name(op.results.first().map_or("global", |(name, _)| *name));
             Root::Buffer(self.add_buffer(Buffer { name, role: Role::External, ..buffer }))
         } else {
             Root::Buffer(self.allocate(op, buffer, form, span))
         };
-        let memory = Memory { whole: true, ..dense(root, known.iter().map(|d| affine_of(*d)).collect(), element, &space, true) };
+        let memory =
+            Memory { whole: true, ..dense(root, known.iter().map(|d| affine_of(*d)).collect(), element, &space, true) };
         self.set_results(&op.results, vec![Value::Memory(Box::new(memory))]);
         Ok(())
     }
@@ -390,9 +419,9 @@ impl<'s> Lowering<'s, '_> {
                 view.slot = memory.slot.clone();
                 let before: Option<i64> = memory.shape.iter().try_fold(1_i64, |n, d| n.checked_mul(d.as_constant()?));
                 let after: Option<i64> = view.shape.iter().try_fold(1_i64, |n, d| n.checked_mul(d.as_constant()?));
-                let same = before.zip(after).is_some_and(|(a, b)| {
-                    a * element_bytes(memory.element) == b * element_bytes(view.element)
-                });
+                let same = before
+                    .zip(after)
+                    .is_some_and(|(a, b)| a * element_bytes(memory.element) == b * element_bytes(view.element));
                 view.whole = view.whole && memory.whole && same;
                 view
             }
@@ -445,13 +474,14 @@ impl<'s> Lowering<'s, '_> {
     /// A tile type as memory of a queue slot.
     pub(super) fn queue_memory(&self, root: Root, tile: &TileType, slot: Affine, slot_bytes: Option<u64>) -> Memory {
         let memory = tile_memory(root, tile, Affine::constant(0));
-        let fills = slot_bytes.is_some() && tile.bytes() == slot_bytes;
+        // A tile that both vector cores share is larger than the slot of one: all of the slot is its own.
+        let fills = slot_bytes.is_some() && tile.bytes() >= slot_bytes;
         let strides = if memory.strides.iter().all(Option::is_some) {
             memory.strides.clone()
         } else {
             dense_strides(&memory.shape, tile.element)
         };
-        Memory { slot, whole: memory.whole && fills, strides, ..memory }
+        Memory { slot, whole: fills, strides, ..memory }
     }
 
     /// Everything of this operation that is memory, wherever it stands, in order.

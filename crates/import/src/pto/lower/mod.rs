@@ -17,8 +17,8 @@ use super::scope::{Scope, Value};
 use super::types::{self, Type};
 use super::{Kernel, Module, Options, PtoError, Site, UnknownOperation, position};
 use functions::{Function, find_functions, roots};
-use npumem_ir::program::{Affine, Buffer, Core, MAX_STEPS, Op, ProgramBuilder, Step};
 use npumem_ir::BufferId;
+use npumem_ir::program::{Affine, Buffer, Core, MAX_STEPS, Op, ProgramBuilder, Step};
 use queues::Queue;
 use regions::Region;
 use std::collections::{BTreeMap, BTreeSet};
@@ -170,15 +170,21 @@ impl<'s, 'i> Lowering<'s, 'i> {
                 _ => Ok(self.opaque()),
             };
         }
-        arith::literal(text).map(Affine::constant).ok_or_else(|| self.error(at, format!("'{text}' is not a number that fits 64 bits")))
+        arith::literal(text)
+            .map(Affine::constant)
+            .ok_or_else(|| self.error(at, format!("'{text}' is not a number that fits 64 bits")))
     }
 
     fn opaque(&mut self) -> Affine {
         Affine::scalar(self.builder.computed(Op::Opaque, Vec::new()))
     }
 
+    /// A type; `text` is a piece of the source, so a fault is shown where it stands.
     fn ty(&self, text: &str, at: usize) -> Result<Type, PtoError> {
-        types::parse(text).map_err(|problem| self.error(at, problem))
+        types::parse(text).map_err(|problem| {
+            let place = (text.as_ptr() as usize).checked_sub(self.source.as_ptr() as usize);
+            self.error(place.filter(|place| *place <= self.source.len()).unwrap_or(at), problem)
+        })
     }
 
     /// A name that no other buffer of the program has.

@@ -29,7 +29,12 @@ impl<'s> Lowering<'s, '_> {
             "tpop_from_aic" | "tpop_from_aiv" | "tpop" => self.pop(op, short),
             "get_block_idx" | "get_subblock_idx" | "get_block_num" | "get_subblock_num" => self.grid(op, short),
             // No memory: queue slots given back, shapes, declarations.
-            "tfree_from_aic" | "tfree_from_aiv" | "tfree" | "set_ffts" | "declare_eventid_array" | "eventid_array_set"
+            "tfree_from_aic"
+            | "tfree_from_aiv"
+            | "tfree"
+            | "set_ffts"
+            | "declare_eventid_array"
+            | "eventid_array_set"
             | "tsync" => {
                 self.give_opaque(op);
                 Ok(())
@@ -39,8 +44,10 @@ impl<'s> Lowering<'s, '_> {
                 self.give_opaque(op);
                 Ok(())
             }
-            "barrier" | "barrier_sync" | "set_flag" | "wait_flag" | "set_flag_dyn" | "wait_flag_dyn" | "record_event"
-            | "wait_event" | "get_buf" | "rls_buf" | "sync.set" | "sync.wait" => self.synchronize(op, short),
+            "barrier" | "barrier_sync" | "set_flag" | "wait_flag" | "set_flag_dyn" | "wait_flag_dyn"
+            | "record_event" | "wait_event" | "get_buf" | "rls_buf" | "sync.set" | "sync.wait" => {
+                self.synchronize(op, short)
+            }
             "build_async_session" | "tput_async" | "tget_async" | "wait_async_event" | "test_async_event" => {
                 self.transfer(op, short)
             }

@@ -1,8 +1,8 @@
 //! Queues of tiles between the matrix and the vector core: reserved memory, slots in rotation.
 
+use super::Lowering;
 use super::functions::Function;
 use super::memory::access;
-use super::Lowering;
 use crate::pto::parse::{Clause, Item, RawOp};
 use crate::pto::scope::Value;
 use crate::pto::types::{Type, space_name};
@@ -50,7 +50,8 @@ impl<'s> Lowering<'s, '_> {
             None => {
                 let name = self.buffer_name(attribute(op, "name").unwrap_or("queue").trim_matches('"'));
                 let line = self.line(op.start);
-                let address = base.filter(|_| !automatic).map(|b| Affine::constant(i64::try_from(b).unwrap_or(i64::MAX)));
+                let address =
+                    base.filter(|_| !automatic).map(|b| Affine::constant(i64::try_from(b).unwrap_or(i64::MAX)));
                 let alignment = Alignment::new(32).unwrap_or_default();
                 let id = self.add_buffer(Buffer {
                     role: Role::Queue,
@@ -101,7 +102,9 @@ impl<'s> Lowering<'s, '_> {
     /// `pto.initialize_l2l_pipe {..}(%a, %b) -> !pto.pipe`.
     pub(super) fn initialize_pipe(&mut self, op: &RawOp<'s>) -> Result<(), PtoError> {
         let slot = self.number_attribute(op, "slot_size")?;
-        let Some((items, _)) = op.group("") else { return Err(self.error(op.start, "expected the slot memory in (...)")) };
+        let Some((items, _)) = op.group("") else {
+            return Err(self.error(op.start, "expected the slot memory in (...)"));
+        };
         let mut local = Value::Other;
         for item in items.to_vec() {
             let value = self.get(item.text, item.at)?;
@@ -159,7 +162,9 @@ impl<'s> Lowering<'s, '_> {
     /// A tile arrives from the other core: the next slot in rotation, written from outside.
     pub(super) fn pop(&mut self, op: &RawOp<'s>, short: &str) -> Result<(), PtoError> {
         let (queue, name, text) = if short == "tpop" {
-            let Some((items, types)) = op.group("") else { return Err(self.error(op.start, "expected (%tile, %pipe)")) };
+            let Some((items, types)) = op.group("") else {
+                return Err(self.error(op.start, "expected (%tile, %pipe)"));
+            };
             let (Some(tile), Some(pipe), Some(ty)) = (items.first(), items.get(1), types.first()) else {
                 return Err(self.error(op.start, "expected (%tile, %pipe : types)"));
             };
@@ -189,14 +194,6 @@ impl<'s> Lowering<'s, '_> {
                     scalars: vec![(this, queue.next.into()), (queue.next, after)],
                     handles: Vec::new(),
                 }));
-                if tile.bytes().is_some_and(|bytes| queue.slot_bytes.is_some_and(|slot| bytes > slot)) {
-                    let problem = format!(
-                        "the tile of {} bytes is larger than a slot of {} bytes",
-                        tile.bytes().unwrap_or(0),
-                        queue.slot_bytes.unwrap_or(0)
-                    );
-                    return Err(self.error(op.start, problem));
-                }
                 self.queue_memory(Root::Buffer(buffer), &tile, this.into(), queue.slot_bytes)
             }
             None => match super::memory::external_memory(self, name, &Type::Tile(tile), op.start)? {
@@ -250,7 +247,8 @@ pub(super) fn check_peers(source: &str, items: &[Item<'_>], functions: &[Functio
     }
     for (function, operand, at) in &pipes {
         let Some(own) = reserved.iter().find(|r| r.function == *function && r.result == *operand) else {
-            let problem = format!("the pipe's memory '{operand}' is neither reserved nor imported, and it has no flag_base");
+            let problem =
+                format!("the pipe's memory '{operand}' is neither reserved nor imported, and it has no flag_base");
             return Err(PtoError::at(source, *at, problem));
         };
         let peers = reserved.iter().filter(|r| r.name == own.name && r.function != *function);

@@ -3,7 +3,7 @@
 use super::Lowering;
 use super::memory::handle_memory;
 use crate::pto::PtoError;
-use crate::pto::parse::{Clause, RawOp, Typed};
+use crate::pto::parse::{RawOp, Typed};
 use crate::pto::scope::{Memory, Value};
 use crate::pto::types::Type;
 use npumem_ir::program::{Affine, Assign, Core, ScalarKind, Step};
@@ -31,11 +31,25 @@ impl Carried {
 /// A region being walked.
 #[derive(Debug)]
 pub(super) enum Region<'s> {
-    For { carried: Vec<Carried>, results: Vec<(&'s str, usize)> },
-    If { carried: Vec<Carried>, results: Vec<(&'s str, usize)> },
+    For {
+        carried: Vec<Carried>,
+        results: Vec<(&'s str, usize)>,
+    },
+    If {
+        carried: Vec<Carried>,
+        results: Vec<(&'s str, usize)>,
+    },
     /// The condition part: initial values, and the ones that leave.
-    Before { carried: Vec<Carried>, leaving: Vec<Carried>, results: Vec<(&'s str, usize)> },
-    After { carried: Vec<Carried>, leaving: Vec<Carried>, results: Vec<(&'s str, usize)> },
+    Before {
+        carried: Vec<Carried>,
+        leaving: Vec<Carried>,
+        results: Vec<(&'s str, usize)>,
+    },
+    After {
+        carried: Vec<Carried>,
+        leaving: Vec<Carried>,
+        results: Vec<(&'s str, usize)>,
+    },
     /// `pto.section`: the core kind to go back to.
     Section(Core),
     /// A region of an operation that is not known: it runs or not, any number of times.
@@ -164,7 +178,10 @@ impl<'s> Lowering<'s, '_> {
         }
         self.emit_assign(assign);
         self.step(Step::Loop);
-        let note = format!("line {}: a 'while' loop has no bound in the source; every number of turns is considered", self.line(op.start));
+        let note = format!(
+            "line {}: a 'while' loop has no bound in the source; every number of turns is considered",
+            self.line(op.start)
+        );
         self.notes.push(note);
         self.frame().scope.enter();
         for (name, one) in names.iter().zip(&carried) {
@@ -200,7 +217,9 @@ impl<'s> Lowering<'s, '_> {
     /// `scf.yield`: the carried values of the region get these.
     fn give(&mut self, op: &RawOp<'s>) -> Result<(), PtoError> {
         let carried = match self.frame().regions.last() {
-            Some(Region::For { carried, .. } | Region::If { carried, .. } | Region::After { carried, .. }) => carried.clone(),
+            Some(Region::For { carried, .. } | Region::If { carried, .. } | Region::After { carried, .. }) => {
+                carried.clone()
+            }
             _ => Vec::new(),
         };
         let values = op.values();
@@ -300,9 +319,4 @@ impl<'s> Lowering<'s, '_> {
         }
         Ok(())
     }
-}
-
-/// Whether an operation has a clause that is a bare word.
-pub(super) fn has_word(op: &RawOp<'_>, word: &str) -> bool {
-    op.clauses.iter().any(|clause| matches!(clause, Clause::Word(found) if *found == word))
 }
