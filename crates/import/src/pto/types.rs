@@ -139,8 +139,11 @@ fn dimension(text: &str) -> Result<Option<u64>, String> {
     }
 }
 
+/// Dimensions, element, and the parts after the first comma.
+type Shaped<'t> = (Vec<Option<u64>>, ElementType, Vec<&'t str>);
+
 /// `16x32xf16` with what follows the first comma.
-fn shaped(inner: &str) -> Result<(Vec<Option<u64>>, ElementType, Vec<&str>), String> {
+fn shaped(inner: &str) -> Result<Shaped<'_>, String> {
     let parts = split(inner);
     let head: String = parts.first().copied().unwrap_or("").split_whitespace().collect();
     let mut rest = head.as_str();

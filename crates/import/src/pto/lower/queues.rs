@@ -84,7 +84,7 @@ impl<'s> Lowering<'s, '_> {
         let Some((items, _)) = op.group("") else {
             return Err(self.error(op.start, "expected (c2v_consumer_buf = %a : i32, v2c_consumer_buf = %b : i32)"));
         };
-        for item in items.to_vec() {
+        for item in items {
             let from_cube = match item.key {
                 Some("c2v_consumer_buf") => true,
                 Some("v2c_consumer_buf") => false,
@@ -106,7 +106,7 @@ impl<'s> Lowering<'s, '_> {
             return Err(self.error(op.start, "expected the slot memory in (...)"));
         };
         let mut local = Value::Other;
-        for item in items.to_vec() {
+        for item in items {
             let value = self.get(item.text, item.at)?;
             let is_queue = matches!(&value, Value::Memory(memory) if matches!(memory.root, Root::Buffer(id)
                 if self.builder.program().buffer(id).role == Role::Queue));
