@@ -1,3 +1,4 @@
 //! Liveness, placement, tiling and their lower bounds, as pure functions
 
+pub mod liveness;
 pub mod placement;
