@@ -1,4 +1,5 @@
 //! Liveness, placement, tiling and their lower bounds, as pure functions
 
+pub mod graph;
 pub mod liveness;
 pub mod placement;

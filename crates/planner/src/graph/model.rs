@@ -1,0 +1,92 @@
+//! A graph's plan: the problems that the ways of sharing bytes make, each placed, the best kept.
+//!
+//! More sharing never raises the live load, but it makes rigid shapes of several rectangles that pack less well. So the
+//! few useful combinations are placed one after another until one reaches its bound.
+
+use super::error::GraphError;
+use super::line::Line;
+use super::problem::{self, MainSpace, ModelInput, ModelOptions};
+use super::storage::{Actions, Over};
+use crate::placement::{Placement, PlacementError, PlacementOptions, place};
+use npumem_ir::Bytes;
+use npumem_ir::graph::Graph;
+use std::sync::atomic::AtomicBool;
+
+/// The best plan of a graph.
+#[derive(Clone, Debug)]
+pub struct ModelPlan {
+    /// The problem that the plan is for, and what the reports say of the graph.
+    pub input: ModelInput,
+    /// The plan.
+    pub placement: Placement,
+    /// What each combination came to: the actions, which input is written over, and the peak. The kept one is the
+    /// first of the smallest.
+    pub tried: Vec<(Actions, Over, Bytes)>,
+}
+
+/// Why a graph has no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// The graph is at fault.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The problem is: reserved ranges or alignments that nothing satisfies.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+}
+
+/// Plans a graph: `options.actions` is the most that may be shared, and combinations of less are tried too.
+///
+/// # Errors
+/// A graph that is none, an open dimension under a static strategy, constraints that contradict each other.
+pub fn plan_model(
+    graph: &Graph,
+    space: &MainSpace,
+    options: &ModelOptions,
+    placement: &PlacementOptions,
+    cancel: Option<&AtomicBool>,
+) -> Result<ModelPlan, ModelError> {
+    let line = Line::new(graph, &options.dims)?;
+    let mut best: Option<ModelPlan> = None;
+    let mut tried = Vec::new();
+    for (actions, over) in combinations(options) {
+        let own = ModelOptions { actions, over, ..options.clone() };
+        let input = problem::from_line(&graph.name, &line, space, &own)?;
+        if best.as_ref().is_some_and(|best| best.input.problem == input.problem) {
+            continue;
+        }
+        let placement = place(&input.problem, placement, cancel)?;
+        let main = placement.plan.spaces.first();
+        let peak = main.map_or(Bytes::ZERO, |main| main.peak);
+        tried.push((actions, over, peak));
+        let kept = best.as_ref().and_then(|best| best.placement.plan.spaces.first()).map(|main| main.peak);
+        // Rounding of the highest buffer is all that a bound can be short of.
+        let reached = main.is_none_or(|main| main.peak.0 - main.lower_bound.0 < space.alignment.get().max(2));
+        if kept.is_none_or(|kept| peak < kept) {
+            best = Some(ModelPlan { input, placement, tried: Vec::new() });
+        }
+        if reached {
+            break;
+        }
+    }
+    match best {
+        Some(best) => Ok(ModelPlan { tried, ..best }),
+        None => unreachable!("there is at least one combination"),
+    }
+}
+
+/// The combinations worth placing, the most promising first, each once.
+fn combinations(options: &ModelOptions) -> Vec<(Actions, Over)> {
+    let most = options.actions;
+    let other = if options.over == Over::Youngest { Over::Oldest } else { Over::Youngest };
+    let without_pieces = Actions { pieces: false, ..most };
+    let mut all = vec![(most, options.over), (most, other), (without_pieces, options.over), (without_pieces, other)];
+    let mut seen = Vec::new();
+    all.retain(|(actions, over)| {
+        let key = (*actions, if actions.in_place { *over } else { Over::default() });
+        let new = !seen.contains(&key);
+        seen.push(key);
+        new
+    });
+    all
+}
