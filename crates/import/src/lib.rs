@@ -3,6 +3,7 @@
 //! A reader gets bytes, never a path; it trusts no length and no count that a file claims.
 #![forbid(unsafe_code)]
 
+pub mod dsa;
 pub mod error;
 pub mod minimalloc;
 pub mod pto;
