@@ -23,6 +23,8 @@ pub(crate) use dim::float;
 pub use graph_text::MAX_BODY_DEPTH;
 
 #[cfg(test)]
+mod schema_tests;
+#[cfg(test)]
 mod tests;
 
 /// The version that the writers write, and the only one that the readers read.

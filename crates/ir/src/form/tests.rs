@@ -90,7 +90,7 @@ fn buffer(random: &mut Random, spaces: u64) -> Buffer {
 }
 
 /// A sound problem with a bit of everything.
-fn problem(random: &mut Random) -> Problem {
+pub(super) fn problem(random: &mut Random) -> Problem {
     let space_count = 1 + random.below(3);
     let spaces: Vec<Space> = (0..space_count)
         .map(|index| Space {
@@ -134,7 +134,7 @@ fn problem(random: &mut Random) -> Problem {
     problem
 }
 
-fn plan(random: &mut Random) -> Plan {
+pub(super) fn plan(random: &mut Random) -> Plan {
     let spaces: Vec<SpaceUse> = (0..1 + random.below(3))
         .map(|_| SpaceUse {
             space: name(random),
@@ -208,7 +208,7 @@ fn dim(random: &mut Random, depth: u32) -> Dim {
     }
 }
 
-fn graph(random: &mut Random, depth: u32, around: u32) -> Graph {
+pub(super) fn graph(random: &mut Random, depth: u32, around: u32) -> Graph {
     let symbols = ["batch", "seq len", "#1", "max"]
         .map(|name| Symbol { name: name.into(), range: some(random, |random| (1, 1 + random.below(99))) })
         .to_vec();
