@@ -6,15 +6,11 @@ mod example;
 use npumem_ir::{Bytes, Plan, Problem, Step};
 use npumem_report::plan_report::{BuildError, Extras, PlanReport};
 use npumem_report::text::{TextOptions, render};
+use npumem_testing::expect_file;
 use unicode_width::UnicodeWidthStr;
 
 fn expect(name: &str, found: &str) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expect").join(name);
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, found).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(found, expected, "{} differs; UPDATE_EXPECT=1 writes it anew", path.display());
+    expect_file(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expect").join(name), found);
 }
 
 #[test]

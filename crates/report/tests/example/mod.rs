@@ -7,22 +7,8 @@ use npumem_ir::{
     Alignment, Buffer, BufferId, Bytes, Interval, Offset, Plan, Problem, Residency, SpaceId, Step, StepRange,
 };
 use npumem_report::plan_report::*;
+use npumem_testing::Random;
 use std::collections::BTreeMap;
-
-/// A fixed linear congruential generator.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Random(seed.wrapping_mul(2).wrapping_add(1))
-    }
-
-    /// A number below `limit`.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit.max(1)
-    }
-}
 
 /// Names that break what does not expect them.
 pub const HOSTILE: [&str; 8] = [
@@ -38,7 +24,7 @@ pub const HOSTILE: [&str; 8] = [
 
 /// A model of about `count` buffers: a chain with skips, views, in-place results, workspaces, weights.
 pub fn model(count: usize, seed: u64) -> (Problem, Plan) {
-    let mut random = Random::new(seed);
+    let mut random = Random(seed);
     let hbm = SpaceId::new(0);
     let mut problem = Problem {
         name: format!("example-{count}"),
@@ -54,7 +40,7 @@ pub fn model(count: usize, seed: u64) -> (Problem, Plan) {
         goals: vec![Goal::Peak],
         ..Problem::default()
     };
-    let operators = (count as u64 * 2 / 3).max(1);
+    let operators = (count as u64 * 5 / 6).max(1);
     let mut weights_end = 0;
     let mut plan = Plan { problem: problem.name.clone(), device: Some("ascend-910b2".into()), ..Plan::default() };
     let add = |problem: &mut Problem, plan: &mut Plan, buffer: Buffer, offset: u64| {

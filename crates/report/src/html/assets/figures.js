@@ -7,9 +7,17 @@ function grouped(number) {
   return Math.trunc(number).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 }
 
+/** Like `toFixed`, with ties to even as the terminal text rounds them: 1.625 is 1.62. */
+function fixed(value, digits) {
+  const tie = (value * 2 ** (digits + 1)) % 2 === 1;
+  if (!tie) return value.toFixed(digits);
+  const down = Math.floor(value * 10 ** digits);
+  return ((down + (down % 2)) / 10 ** digits).toFixed(digits);
+}
+
 function binary(bytes) {
   const unit = UNITS.find(([, size]) => bytes >= size);
-  return unit ? `${(bytes / unit[1]).toFixed(2)} ${unit[0]}` : null;
+  return unit ? `${fixed(bytes / unit[1], 2)} ${unit[0]}` : null;
 }
 
 /** `1,048,576 B (1.00 MiB)` */
@@ -30,7 +38,7 @@ function tick(bytes) {
 }
 
 function threeDigits(value) {
-  return value >= 99.95 ? value.toFixed(0) : value >= 9.995 ? value.toFixed(1) : value.toFixed(2);
+  return fixed(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
 }
 
 function rate(figure) {
@@ -50,7 +58,7 @@ function share(part, whole) {
   if (part === whole) return "100 %";
   const percent = (part / whole) * 100;
   if (percent < 0.1) return "< 0.1 %";
-  return percent > 99.9 && part < whole ? "> 99.9 %" : `${percent.toFixed(1)} %`;
+  return percent > 99.9 && part < whole ? "> 99.9 %" : `${fixed(percent, 1)} %`;
 }
 
 function counted(count, one) {

@@ -37,7 +37,7 @@ function showTiles(report, space) {
   const tiles = [
     tile("Peak", space.peak, owner ? `the end of ${owner.name}` : ""),
     tile("Lower bound", space.lower_bound, space.bound_reason),
-    tile("Gap", space.gap === null ? "–" : `${(space.gap * 100).toFixed(2)} %`, gap, space.peak <= space.lower_bound ? ".good" : ""),
+    tile("Gap", space.gap === null ? "–" : `${fixed(space.gap * 100, 2)} %`, gap, space.peak <= space.lower_bound ? ".good" : ""),
   ];
   if (space.capacity !== null) {
     const fill = make(space.fits ? "i" : "i.bad");
