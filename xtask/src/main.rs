@@ -22,7 +22,7 @@ struct Chores {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Everything that must hold: installs what tests need, then fmt, clippy, tests, docs, tidy, Python and browser tests
+    /// Everything that must hold: installs what tests need, then fmt, clippy, tidy, tests (a browser's and Python's among them), docs
     Test(test::Options),
     /// Measures, with today's best tools beside us in the same run, and records a line under bench/
     Bench(bench::Options),

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, counted, with what was skipped named.
 
 use crate::setup::Tools;
-use crate::shell::{cargo, command, each_line, run as shell_run};
+use crate::shell::{cargo, each_line, run as shell_run};
 use crate::tidy;
 use clap::Args;
 use std::time::Instant;
@@ -77,7 +77,6 @@ pub fn run(options: &Options) -> Result<(), String> {
         plan.stdout(std::process::Stdio::null());
         shell_run(plan)
     });
-    scripts(&mut count, tools.as_ref());
     finish(&count)
 }
 
@@ -103,21 +102,6 @@ fn rust_tests(count: &mut Count, tools: Option<&Tools>) {
         count.failed = count.failed.max(1);
     }
     println!("   {:.1} s", start.elapsed().as_secs_f64());
-}
-
-/// Tests that another language runs: each is a script, the tools it needs, and why it is there.
-fn scripts(count: &mut Count, tools: Option<&Tools>) {
-    let chromium = tools.map_or(Err("not installed (--no-install)".to_owned()), |tools| tools.chromium.clone());
-    match chromium {
-        Err(why) => count.skipped.push(format!("browser test: chromium is missing; {why}")),
-        Ok(()) => count.step("browser", || {
-            if npumem_testing::workspace_root().join("tests/browser/run.sh").exists() {
-                shell_run(command("bash", &["tests/browser/run.sh"]))
-            } else {
-                Err("tests/browser/run.sh is not there".to_owned())
-            }
-        }),
-    }
 }
 
 fn finish(count: &Count) -> Result<(), String> {
