@@ -1,3 +1,5 @@
+//! The reader of `.pto` against texts and their meaning.
+
 use super::*;
 use std::path::Path;
 

@@ -1,3 +1,5 @@
+//! Liveness of small programs, by hand.
+
 use super::*;
 use npumem_ir::program::{Affine, Op, ProgramBuilder};
 
