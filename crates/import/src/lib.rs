@@ -9,5 +9,7 @@ pub mod minimalloc;
 pub mod pto;
 mod sniff;
 
+pub mod onnx;
+
 pub use error::{ErrorKind, ImportError, Position};
 pub use sniff::{Format, sniff};

@@ -85,7 +85,7 @@ pub enum Shape {
 /// One dimension.
 ///
 /// In JSON it is a number, or a string in the grammar of `docs/formats/graph.md`: `"s0"`, `"(s0+3)"`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dim {
     /// A number.
     Known(u64),
@@ -96,7 +96,7 @@ pub enum Dim {
 }
 
 /// A computed dimension. Built only through [`Dim`]'s arithmetic, which bounds its depth.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DimExpr {
     /// `a + b`
     Add(Dim, Dim),
@@ -181,6 +181,8 @@ pub enum ElementType {
     F8e5m2,
     F4e2m1,
     F8e8m0,
+    F6e2m3,
+    F6e3m2,
     I64,
     I32,
     I16,
@@ -211,6 +213,7 @@ impl ElementType {
             F32 | I32 | U32 => 32,
             F16 | Bf16 | I16 | U16 => 16,
             F8e4m3 | F8e5m2 | F8e8m0 | I8 | U8 | Bool => 8,
+            F6e2m3 | F6e3m2 => 6,
             F4e2m1 | I4 | U4 => 4,
             I2 | U2 => 2,
             Text => 0,
@@ -238,6 +241,8 @@ impl ElementType {
             F8e5m2 => "f8e5m2",
             F4e2m1 => "f4e2m1",
             F8e8m0 => "f8e8m0",
+            F6e2m3 => "f6e2m3",
+            F6e3m2 => "f6e3m2",
             I64 => "i64",
             I32 => "i32",
             I16 => "i16",
@@ -261,9 +266,9 @@ impl ElementType {
     #[must_use]
     pub fn from_name(name: &str) -> Option<ElementType> {
         use ElementType::*;
-        const ALL: [ElementType; 24] = [
-            F64, F32, F16, Bf16, F8e4m3, F8e5m2, F4e2m1, F8e8m0, I64, I32, I16, I8, I4, I2, U64, U32, U16, U8, U4, U2,
-            Bool, C64, C128, Text,
+        const ALL: [ElementType; 26] = [
+            F64, F32, F16, Bf16, F8e4m3, F8e5m2, F4e2m1, F8e8m0, F6e2m3, F6e3m2, I64, I32, I16, I8, I4, I2, U64, U32,
+            U16, U8, U4, U2, Bool, C64, C128, Text,
         ];
         ALL.into_iter().find(|element| element.name() == name)
     }

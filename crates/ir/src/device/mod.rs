@@ -399,6 +399,8 @@ impl Precision {
             ElementType::F16 => Some(Precision::F16),
             ElementType::Bf16 => Some(Precision::Bf16),
             ElementType::F8e4m3 | ElementType::F8e5m2 | ElementType::F8e8m0 => Some(Precision::F8),
+            // Six-bit floats run at the rate of eight-bit ones where they run at all.
+            ElementType::F6e2m3 | ElementType::F6e3m2 => Some(Precision::F8),
             ElementType::F4e2m1 => Some(Precision::F4),
             ElementType::I32 | ElementType::U32 => Some(Precision::I32),
             ElementType::I16 | ElementType::U16 => Some(Precision::I16),
