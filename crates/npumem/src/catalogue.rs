@@ -29,7 +29,21 @@ macro_rules! built_in {
     };
 }
 
-built_in!("ascend-910b2", "ascend-910b3", "ascend-950", "generic-npu");
+built_in!(
+    "amd-xdna",
+    "arm-ethos-u65",
+    "arm-ethos-u85",
+    "ascend-310p",
+    "ascend-910b2",
+    "ascend-910b3",
+    "ascend-950",
+    "generic-npu",
+    "nvidia-h100",
+    "nvidia-h200",
+    "qualcomm-hexagon-v73",
+    "tenstorrent-wormhole",
+    "tpu-v5e",
+);
 
 /// Why there is no such device.
 #[derive(Debug, Error)]
@@ -325,7 +339,7 @@ mod tests {
         let error = device("ascend-911").unwrap_err().to_string();
         assert!(error.starts_with("there is no device `ascend-911`; did you mean ascend-"), "{error}");
         let error = device("toaster").unwrap_err().to_string();
-        assert!(error.contains("the devices are ascend-"), "{error}");
+        assert!(error.contains("the devices are amd-xdna, arm-ethos-u65"), "{error}");
         assert!(device("no/such/file.toml").unwrap_err().to_string().starts_with("no/such/file.toml: "));
     }
 
