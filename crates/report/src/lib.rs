@@ -5,6 +5,7 @@
 //! The pictures hold no number that the document does not carry.
 #![forbid(unsafe_code)]
 
+pub mod device;
 pub mod html;
 pub mod occupancy;
 pub mod plan_report;

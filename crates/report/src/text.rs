@@ -4,10 +4,10 @@
 //! shortened in the middle; control characters in them are shown escaped and never reach the terminal.
 
 mod chart;
-mod figures;
-mod ink;
+pub(crate) mod figures;
+pub(crate) mod ink;
 mod sections;
-mod table;
+pub(crate) mod table;
 
 pub use figures::{rate, seconds, share};
 

@@ -100,6 +100,13 @@ impl Rows {
         });
     }
 
+    /// A figure that not every object has: listed only when it is stated.
+    fn push_stated<T: Shown>(&mut self, object: &str, name: &str, unit: &'static str, figure: &Figure<T>) {
+        if figure.known().is_some() {
+            self.push(object, name, unit, figure);
+        }
+    }
+
     fn push_rate(&mut self, object: &str, name: &str, figure: &Figure<Rate>) {
         let unit = match figure.known() {
             Some(Rate::BytesPerSecond(_)) => "bytes per second",
@@ -114,7 +121,7 @@ impl Rows {
             self.push(name, "count", "instances", count);
         }
         self.push(name, "capacity", "bytes", &space.capacity);
-        self.push(name, "usable", "bytes", &space.usable);
+        self.push_stated(name, "usable", "bytes", &space.usable);
         self.push(name, "alignment", "bytes", &space.alignment);
         self.push(name, "latency", "cycles", &space.latency);
         self.push_rate(name, "bandwidth", &space.bandwidth);
@@ -165,9 +172,9 @@ impl Rows {
         for (precision, figure) in &unit.fractal {
             self.push(name, &format!("fractal.{precision}"), "m x k x n", figure);
         }
-        self.push(name, "vector_width", "bytes", &unit.vector_width);
-        self.push(name, "block", "bytes", &unit.block);
-        self.push(name, "repeats", "repeats", &unit.repeats);
+        self.push_stated(name, "vector_width", "bytes", &unit.vector_width);
+        self.push_stated(name, "block", "bytes", &unit.block);
+        self.push_stated(name, "repeats", "repeats", &unit.repeats);
     }
 
     fn link(&mut self, link: &Link) {
@@ -175,15 +182,16 @@ impl Rows {
         self.push_rate(name, "rate", &link.rate);
         self.push(name, "startup", "cycles", &link.startup);
         self.push(name, "granularity", "bytes", &link.granularity);
-        self.push(name, "alignment", "bytes", &link.alignment);
-        self.push(name, "unaligned_share", "of the rate", &link.unaligned_share);
-        self.push(name, "best_transfer", "bytes", &link.best_transfer);
-        self.push(name, "largest_transfer", "bytes", &link.largest_transfer);
+        self.push_stated(name, "alignment", "bytes", &link.alignment);
+        self.push_stated(name, "unaligned_share", "of the rate", &link.unaligned_share);
+        self.push_stated(name, "best_transfer", "bytes", &link.best_transfer);
+        self.push_stated(name, "largest_transfer", "bytes", &link.largest_transfer);
     }
 }
 
 impl Device {
-    /// Every figure, known or not, in the order of the description.
+    /// Every figure in the order of the description: known ones, and the unknown ones that every object of the
+    /// kind has (a link without a largest transfer is not missing anything).
     #[must_use]
     pub fn figures(&self) -> Vec<FigureRow> {
         let mut rows = Rows(Vec::new());
