@@ -9,7 +9,7 @@ pub(crate) mod ink;
 mod sections;
 pub(crate) mod table;
 
-pub use figures::{rate, seconds, share};
+pub use figures::{printable, rate, seconds, share};
 
 use crate::PlanReport;
 use ink::Ink;
@@ -54,6 +54,12 @@ pub fn render(report: &PlanReport, options: &TextOptions) -> String {
     page.origin();
     page.notes();
     page.text
+}
+
+/// A verdict in one word: `SOUND`, `UNSOUND`; in its colour when `colour` is set.
+#[must_use]
+pub fn verdict_word(word: &str, good: bool, colour: bool) -> String {
+    if good { Ink::Good } else { Ink::Bad }.paint(word, colour)
 }
 
 /// The text as it grows.

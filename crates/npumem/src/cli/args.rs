@@ -1,0 +1,178 @@
+//! The command line as it is written; what it means is resolved elsewhere.
+
+use super::output::Color;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// The memory tool for people who write, compile and run code for NPUs and GPUs
+///
+/// Exit codes: 0 yes / sound / fits, 1 no, 2 an error in the input or the call, 3 undecided.
+#[derive(Debug, Parser)]
+#[command(name = "npumem", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// When to colour the text
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    pub color: Color,
+    /// The verb
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Where does each buffer live, and when; does it fit; what fills memory at the peak; what bounds the speed
+    Plan(Box<PlanArgs>),
+    /// Is this plan sound? If not: both buffers, the shared bytes, the steps
+    Check(CheckArgs),
+    /// The catalogue of devices, or one of them: spaces, links and engines, every figure with its source
+    Devices(DevicesArgs),
+}
+
+/// Which device.
+#[derive(Debug, Args)]
+pub struct DeviceArgs {
+    /// A device of the catalogue, or a file that describes one
+    #[arg(long, value_name = "NAME|FILE", default_value = "ascend-910b2")]
+    pub device: String,
+    /// More device files: a file or a folder of them
+    #[arg(long, value_name = "PATH")]
+    pub devices: Vec<PathBuf>,
+}
+
+/// `npumem plan`
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// A model (.onnx), a kernel (.pto), a placement problem (.csv of MiniMalloc, .json of dsa-problem, npumem's own
+    /// text or JSON); `-` reads standard input; without it, the example that ships with npumem
+    pub input: Option<PathBuf>,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Capacity of the memory to plan for: BYTES, or SPACE=BYTES (4096, 64 KiB, 32 GB); otherwise the input's or the device's own
+    #[arg(long, value_name = "[SPACE=]BYTES")]
+    pub capacity: Vec<String>,
+    /// A dimension that the model leaves open: a number, or a range whose buffers then stay in the pool
+    #[arg(long, value_name = "NAME=N|LO..HI")]
+    pub dim: Vec<String>,
+    /// A tensor's shape, where the file does not say and no rule is known: TENSOR=2x3x4, or TENSOR=2x3x4:f16
+    #[arg(long, value_name = "TENSOR=SHAPE")]
+    pub shape: Vec<String>,
+    /// Who gives each buffer its bytes: the plan, a pool at run time, or both
+    #[arg(long, value_enum, default_value_t)]
+    pub strategy: StrategyArg,
+    /// How hard to search for a smaller peak
+    #[arg(long, value_enum, default_value_t)]
+    pub effort: EffortArg,
+    /// Counted work that the search may spend, in place of the effort's own
+    #[arg(long, value_name = "WORK")]
+    pub budget: Option<u64>,
+    /// The seed of everything random in the search
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Threads to search with; the answer is the same with any number
+    #[arg(long, default_value_t = 2)]
+    pub threads: usize,
+    /// Turn a part of the search off (see docs/placement.md)
+    #[arg(long = "without", value_name = "PART")]
+    pub without: Vec<String>,
+    /// What a good plan is, most important first, in place of the input's own goals
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub goal: Vec<GoalArg>,
+    /// Print the plan report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write a self-contained page with pictures
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// Write the plan: .csv (MiniMalloc, with offsets), .json (npumem's plan, or dsa-solution for a dsa-problem), .txt
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Rows of the table of the peak; 0 shows all
+    #[arg(long, default_value_t = 12, value_name = "ROWS")]
+    pub top: usize,
+}
+
+/// `npumem check`
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// The problem: as for `plan`; a .csv with an `offset` column is a problem and its plan
+    pub input: PathBuf,
+    /// The plan: .csv with offsets, npumem's plan (JSON or text), dsa-solution JSON
+    pub plan: Option<PathBuf>,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// As for `plan`
+    #[arg(long, value_name = "[SPACE=]BYTES")]
+    pub capacity: Vec<String>,
+    /// As for `plan`
+    #[arg(long, value_name = "NAME=N|LO..HI")]
+    pub dim: Vec<String>,
+    /// As for `plan`
+    #[arg(long, value_name = "TENSOR=SHAPE")]
+    pub shape: Vec<String>,
+    /// As for `plan`
+    #[arg(long, value_enum, default_value_t)]
+    pub strategy: StrategyArg,
+    /// Print the verdict as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Violations to print as text; 0 prints all
+    #[arg(long, default_value_t = 20, value_name = "ROWS")]
+    pub top: usize,
+}
+
+/// `npumem devices`
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// A device of the catalogue, or a file that describes one
+    pub name: Option<String>,
+    /// More device files: a file or a folder of them
+    #[arg(long, value_name = "PATH")]
+    pub devices: Vec<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Who gives each buffer its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum StrategyArg {
+    /// Every offset comes from the plan
+    Static,
+    /// Every buffer is allocated at run time
+    Dynamic,
+    /// The plan holds what has a fixed size and a known lifetime, a pool the rest
+    #[default]
+    Hybrid,
+}
+
+/// How hard to search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum EffortArg {
+    /// Greedy orders only
+    Fast,
+    /// Exact and local search within about a second
+    #[default]
+    Normal,
+    /// The same with a hundred times the budget
+    Thorough,
+}
+
+/// What a good plan is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum GoalArg {
+    /// The smallest peak of each space
+    Peak,
+    /// The smallest sum of the spaces' peaks
+    TotalPeak,
+    /// The smallest largest peak
+    MaxPeak,
+    /// Within the capacities
+    Fit,
+    /// The least total of reuse penalties
+    ReuseCost,
+    /// The fewest bytes of buffers that left their hint
+    KeepHints,
+    /// The least traffic to slower spaces
+    Traffic,
+}

@@ -1,0 +1,121 @@
+//! `npumem check`: is a plan sound?
+
+use super::args::CheckArgs;
+use super::output::{self, Color};
+use super::plan::model_options;
+use super::resolve::{self, Capacities};
+use super::{Answer, Outcome};
+use npumem::ir::{Plan, Problem};
+use npumem::open::{self, Opened};
+use npumem::{model, report};
+use serde_json::json;
+use std::fmt::Write as _;
+
+/// Runs it.
+pub fn run(args: &CheckArgs, color: Color) -> Outcome {
+    let (problem, plan) = read(args)?;
+    let verdict = npumem::check(&problem, &plan);
+    let mut notes = Vec::new();
+    let digest = problem.digest();
+    if !plan.origin.digest.is_empty() && plan.origin.digest != digest {
+        notes.push("the plan was made for another statement of this problem (its digest differs): other options, or another input");
+    }
+    if args.json {
+        let document = json!({
+            "format": "npumem-check",
+            "version": 1,
+            "problem": problem.name,
+            "device": args.device.device,
+            "verdict": if verdict.is_sound() { "sound" } else { "unsound" },
+            "buffers": problem.buffers.len(),
+            "residencies": plan.residencies.len(),
+            "violations": verdict.violations.iter().map(|one| json!({"what": one.to_string(), "detail": one})).collect::<Vec<_>>(),
+            "truncated": verdict.truncated,
+            "notes": notes,
+        });
+        output::print(&format!("{document:#}\n"));
+    } else {
+        output::print(&told(&problem, &plan, &verdict, &notes, args, color));
+    }
+    Ok(if verdict.is_sound() { Answer::Yes } else { Answer::No })
+}
+
+fn told(
+    problem: &Problem,
+    plan: &Plan,
+    verdict: &npumem::CheckVerdict,
+    notes: &[&str],
+    args: &CheckArgs,
+    color: Color,
+) -> String {
+    let mut text = String::new();
+    let paint = |good: bool, word: &str| report::text::verdict_word(word, good, color.on_stdout());
+    let count = verdict.violations.len();
+    // Writing to a String cannot fail.
+    let _ = if verdict.is_sound() {
+        writeln!(
+            text,
+            "{}: {} buffers of {}, {} residencies, {} moves (device {})",
+            paint(true, "SOUND"),
+            problem.buffers.len(),
+            problem.name,
+            plan.residencies.len(),
+            plan.moves.len(),
+            args.device.device,
+        )
+    } else {
+        let more = if verdict.truncated { "more than " } else { "" };
+        let noun = if count == 1 { "violation" } else { "violations" };
+        writeln!(text, "{}: {more}{count} {noun} in the plan of {}", paint(false, "UNSOUND"), problem.name)
+    };
+    let shown = if args.top == 0 { count } else { args.top.min(count) };
+    for violation in &verdict.violations[..shown] {
+        let _ = writeln!(text, "  {}: {}", violation.kind(), report::text::printable(&violation.to_string()));
+    }
+    if shown < count {
+        let _ = writeln!(text, "  ... and {} more (--top 0 shows all)", count - shown);
+    }
+    for note in notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+/// The problem and the plan that the arguments name.
+fn read(args: &CheckArgs) -> Result<(Problem, Plan), String> {
+    let mut input = open::open(&args.input).map_err(|error| error.to_string())?;
+    let capacities = Capacities::parse(&args.capacity)?;
+    let Some(path) = &args.plan else {
+        if input.is_plan() {
+            return Err(format!(
+                "{}: is a plan; give its problem first: npumem check PROBLEM {}",
+                args.input.display(),
+                args.input.display()
+            ));
+        }
+        let (mut problem, plan) = input.problem_and_plan().map_err(|error| error.to_string())?;
+        capacities.apply(&mut problem)?;
+        return Ok((problem, plan));
+    };
+    let problem = if input.is_graph() {
+        graph_problem(&mut input, args, &capacities)?
+    } else {
+        let mut problem = input.problem_without_offsets().map_err(|error| error.to_string())?;
+        capacities.apply(&mut problem)?;
+        problem
+    };
+    if let Some(error) = problem.validate().first() {
+        return Err(format!("{}: {error}", args.input.display()));
+    }
+    let plan = open::open(path).and_then(|opened| opened.plan(&input, &problem)).map_err(|error| error.to_string())?;
+    Ok((problem, plan))
+}
+
+fn graph_problem(input: &mut Opened, args: &CheckArgs, capacities: &Capacities) -> Result<Problem, String> {
+    let device = resolve::device(&args.device)?;
+    let (onnx_options, options) = model_options(&args.dim, &args.shape, args.strategy)?;
+    let mut read = input.graph(&onnx_options).map_err(|error| error.to_string())?;
+    read.graph.name = input.name();
+    model::problem_of(&read, &device, &options, capacities.for_main(&device)?)
+        .map_err(|error| format!("{}: {error}", input.path.display()))
+}

@@ -1,0 +1,166 @@
+//! `npumem plan`: the main job.
+
+use super::args::{PlanArgs, StrategyArg};
+use super::output::{self, Color};
+use super::resolve::{self, Capacities};
+use super::{Answer, Outcome, interrupt};
+use npumem::example;
+use npumem::ir::{Device, Plan, Problem};
+use npumem::model::{self, ModelRequest, plan_model};
+use npumem::open::{self, Opened};
+use npumem::plan::{Fit, Planned, plan_problem};
+use npumem::report::plan_report::{Extras, Note};
+use npumem::report::{html, text};
+use npumem::{Format, ModelOptions, Strategy, dsa, minimalloc, onnx};
+use std::path::Path;
+
+/// Runs it.
+pub fn run(args: &PlanArgs, color: Color) -> Outcome {
+    let device = resolve::device(&args.device)?;
+    check_outputs(args)?;
+    let mut input = match &args.input {
+        Some(path) => open::open(path).map_err(|error| error.to_string())?,
+        None => open::open_bytes(example::NAME, example::model()).map_err(|error| error.to_string())?,
+    };
+    let _progress = interrupt::Progress::start("planning");
+    let planned =
+        if input.is_graph() { plan_graph(&mut input, args, &device)? } else { plan_buffers(&input, args, &device)? };
+    drop(_progress);
+    write_outputs(args, &input, &planned)?;
+    let quiet = args.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    if args.json && !quiet {
+        let json =
+            planned.report.to_json().map_err(|error| format!("the report cannot be written as JSON: {error}"))?;
+        output::print(&format!("{json}\n"));
+    } else if !quiet {
+        let rows = if args.top == 0 { usize::MAX } else { args.top };
+        let options = text::TextOptions { width: output::width(), colour: color.on_stdout(), rows };
+        output::print(&text::render(&planned.report, &options));
+    }
+    Ok(match planned.fit {
+        Fit::Yes => Answer::Yes,
+        Fit::No => Answer::No,
+        Fit::Undecided => Answer::Undecided,
+    })
+}
+
+/// What would fail after minutes of search is refused before it.
+fn check_outputs(args: &PlanArgs) -> Result<(), String> {
+    for path in [&args.output, &args.report].into_iter().flatten() {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if path.as_os_str() != "-" && !folder.is_dir() {
+            return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
+        }
+        if path.is_dir() {
+            return Err(format!("{}: is a folder; name a file in it", path.display()));
+        }
+    }
+    Ok(())
+}
+
+/// The ONNX options and the model options that the arguments mean.
+pub fn model_options(
+    dims: &[String],
+    shapes: &[String],
+    strategy: StrategyArg,
+) -> Result<(onnx::Options, ModelOptions), String> {
+    let mut options = onnx::Options { keep_open: strategy != StrategyArg::Static, ..onnx::Options::default() };
+    for dim in dims {
+        options.bind(dim).map_err(|error| error.to_string())?;
+    }
+    for shape in shapes {
+        options.give_shape(shape).map_err(|error| error.to_string())?;
+    }
+    // A dimension that nothing bounds is asked for by name, unless the caller wants no plan for it anyway.
+    options.keep_open = strategy == StrategyArg::Dynamic;
+    let strategy = match strategy {
+        StrategyArg::Static => Strategy::Static,
+        StrategyArg::Dynamic => Strategy::Dynamic,
+        StrategyArg::Hybrid => Strategy::Hybrid,
+    };
+    let model = ModelOptions { strategy, dims: model::dims(&options), ..ModelOptions::default() };
+    Ok((options, model))
+}
+
+fn plan_graph(input: &mut Opened, args: &PlanArgs, device: &Device) -> Result<Planned, String> {
+    let (onnx_options, model_options) = model_options(&args.dim, &args.shape, args.strategy)?;
+    let mut model = input.graph(&onnx_options).map_err(|error| error.to_string())?;
+    // The file's own name says more than an exporter's "main_graph".
+    model.graph.name = input.name();
+    let capacities = Capacities::parse(&args.capacity)?;
+    let request = ModelRequest {
+        model: model_options,
+        placement: resolve::placement(args.effort, args.budget, args.seed, args.threads, &args.without)?,
+        goals: resolve::goals(&args.goal),
+        capacity: capacities.for_main(device)?,
+    };
+    plan_model(&model, device, &request, Some(interrupt::flag()))
+        .map_err(|error| format!("{}: {error}", input.path.display()))
+}
+
+fn plan_buffers(input: &Opened, args: &PlanArgs, device: &Device) -> Result<Planned, String> {
+    for (given, option) in [(!args.dim.is_empty(), "--dim"), (!args.shape.is_empty(), "--shape")] {
+        if given {
+            return Err(format!("{option} is for models; {} is a {}", input.path.display(), input.format));
+        }
+    }
+    let mut problem = input.problem().map_err(|error| error.to_string())?;
+    let capacities = Capacities::parse(&args.capacity)?;
+    capacities.apply(&mut problem)?;
+    if !args.goal.is_empty() {
+        problem.goals = resolve::goals(&args.goal);
+    }
+    let placement = resolve::placement(args.effort, args.budget, args.seed, args.threads, &args.without)?;
+    let mut notes = Vec::new();
+    if problem.spaces.iter().any(|space| space.capacity.is_none()) {
+        notes.push(Note::info(format!(
+            "The input states no capacity and the device ({}) is not asked for one: every plan fits. \
+             --capacity BYTES asks whether it does.",
+            device.name
+        )));
+    }
+    let extras = Extras { notes, ..Extras::default() };
+    let device = Some(device.name.as_str());
+    plan_problem(problem, device, &placement, extras, Some(interrupt::flag()))
+        .map_err(|error| format!("{}: {error}", input.path.display()))
+}
+
+fn write_outputs(args: &PlanArgs, input: &Opened, planned: &Planned) -> Result<(), String> {
+    if let Some(path) = &args.report {
+        let page = html::render(&planned.report).map_err(|error| format!("{}: {error}", path.display()))?;
+        output::write_whole(path, page.as_bytes())?;
+    }
+    if let Some(path) = &args.output {
+        if planned.fit != Fit::Yes {
+            return Err(format!(
+                "{}: not written, as the plan does not keep the capacity ({})",
+                path.display(),
+                planned.report.headline
+            ));
+        }
+        let content = plan_file(path, input, &planned.problem, &planned.placement.plan)?;
+        output::write_whole(path, &content)?;
+    }
+    Ok(())
+}
+
+/// The plan in the format that the file's name asks for.
+fn plan_file(path: &Path, input: &Opened, problem: &Problem, plan: &Plan) -> Result<Vec<u8>, String> {
+    let import = |error: npumem::ImportError| format!("{}: {error}", path.display());
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    match (ending.as_deref(), input.format) {
+        (Some("csv"), Format::MinimallocCsv) => minimalloc::add_offsets(input.bytes(), plan).map_err(import),
+        (Some("csv"), _) => minimalloc::write(problem, Some(plan)).map_err(import),
+        (None, Format::MinimallocCsv) if path.as_os_str() == "-" => {
+            minimalloc::add_offsets(input.bytes(), plan).map_err(import)
+        }
+        (Some("txt" | "plan"), _) => Ok(plan.to_text_with(problem).into_bytes()),
+        (Some("json"), Format::DsaProblem) => {
+            let solution = dsa::read(input.bytes()).and_then(|document| document.write_solution(plan));
+            Ok(solution.map_err(import)?.into_bytes())
+        }
+        (Some("json"), _) => Ok(plan.to_json().into_bytes()),
+        (None, _) if path.as_os_str() == "-" => Ok(plan.to_json().into_bytes()),
+        _ => Err(format!("{}: the ending says the format: .csv, .json or .txt", path.display())),
+    }
+}

@@ -1,0 +1,156 @@
+//! The main job: a problem is placed, its plan checked, and both told as one report.
+
+use npumem_check::Violation;
+use npumem_ir::{Bytes, Plan, Problem, Space, StepRange};
+use npumem_planner::placement::{self, Cause, Conflict, Placement, PlacementError, PlacementOptions, Verdict};
+use npumem_report::plan_report::{self, ConflictBuffer, Extras, Infeasible, Note, PlanReport};
+use std::sync::atomic::AtomicBool;
+use thiserror::Error;
+
+/// Why there is no report.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// The problem's statement contradicts itself.
+    #[error("{0}")]
+    Problem(#[from] npumem_ir::problem::ProblemError),
+    /// The placement refuses the problem.
+    #[error("{0}")]
+    Placement(#[from] PlacementError),
+    /// Our own plan does not pass the checker. It is not printed.
+    #[error(
+        "this is a bug in npumem: its plan does not pass its own checker, and is not printed\n  {}\n  please report it with the input",
+        .0.first().map_or_else(String::new, Violation::to_string)
+    )]
+    Unsound(Vec<Violation>),
+    /// The report does not fit its plan.
+    #[error("this is a bug in npumem: {0}")]
+    Report(#[from] plan_report::BuildError),
+}
+
+/// Whether the buffers fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// The plan keeps every capacity.
+    Yes,
+    /// No plan keeps them all.
+    No,
+    /// No plan was found that keeps them all, and none was ruled out.
+    Undecided,
+}
+
+/// A problem with its plan and the report of both.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// What was asked.
+    pub problem: Problem,
+    /// What the placement answered; where a capacity is not met, the plan that comes closest.
+    pub placement: Placement,
+    /// Both, told.
+    pub report: PlanReport,
+    /// Whether it fits.
+    pub fit: Fit,
+}
+
+/// Plans a problem; the answer has passed the checker.
+///
+/// # Errors
+/// [`PlanError`]; "does not fit" is an answer, not an error.
+pub fn plan_problem(
+    problem: Problem,
+    device: Option<&str>,
+    options: &PlacementOptions,
+    mut extras: Extras,
+    cancel: Option<&AtomicBool>,
+) -> Result<Planned, PlanError> {
+    if let Some(error) = problem.validate().into_iter().next() {
+        return Err(error.into());
+    }
+    let mut placement = placement::place(&problem, options, cancel)?;
+    placement.plan.device = device.map(str::to_owned);
+    placement.plan.origin.digest = problem.digest();
+    let fit = match &placement.verdict {
+        Verdict::Fits => Fit::Yes,
+        Verdict::Infeasible(_) => Fit::No,
+        Verdict::Undecided => Fit::Undecided,
+    };
+    prove(&problem, &placement.plan, fit)?;
+    match &placement.verdict {
+        Verdict::Fits => {}
+        Verdict::Infeasible(conflict) => extras.infeasible = Some(explain(&problem, conflict)),
+        Verdict::Undecided => extras.notes.push(Note::warning(
+            "No plan within the capacity was found, and none was ruled out: try --effort thorough. \
+             The plan shown is the one that comes closest.",
+        )),
+    }
+    let report = PlanReport::build(&problem, &placement.plan, extras)?;
+    Ok(Planned { problem, placement, report, fit })
+}
+
+/// A plan that overflows is checked as if its spaces had no end: it is shown as the one that comes closest.
+fn prove(problem: &Problem, plan: &Plan, fit: Fit) -> Result<(), PlanError> {
+    let verdict = if fit == Fit::Yes {
+        npumem_check::check(problem, plan)
+    } else {
+        let endless = |space: &Space| Space { capacity: None, ..space.clone() };
+        let spaces = problem.spaces.iter().map(endless).collect();
+        npumem_check::check(&Problem { spaces, ..problem.clone() }, plan)
+    };
+    if verdict.is_sound() { Ok(()) } else { Err(PlanError::Unsound(verdict.violations)) }
+}
+
+/// A conflict in words that a user can act on.
+#[must_use]
+pub fn explain(problem: &Problem, conflict: &Conflict) -> Infeasible {
+    let space = problem.space(conflict.space);
+    let all: Bytes = conflict.buffers.iter().map(|id| problem.buffer(*id).size).sum();
+    let needed = conflict.needed.unwrap_or(all);
+    let steps = match (conflict.steps.first(), conflict.steps.last()) {
+        (Some(first), Some(last)) => StepRange::steps(first.0, last.0.saturating_add(1)),
+        _ => {
+            let lifetimes = conflict.buffers.iter().filter_map(|id| problem.buffer(*id).lifetime());
+            lifetimes.reduce(|all, next| all.hull(&next)).unwrap_or(StepRange::steps(0, 0))
+        }
+    };
+    let buffers = conflict.buffers.iter().map(|id| {
+        let buffer = problem.buffer(*id);
+        let lifetime = buffer.lifetime().unwrap_or(steps);
+        ConflictBuffer { buffer: *id, name: buffer.name.clone(), size: buffer.size, steps: lifetime }
+    });
+    let conflicts = vec![plan_report::Conflict { steps, buffers: buffers.collect() }];
+    let reason = reason(space, conflict, needed);
+    let advice = advice(space, conflict, needed);
+    Infeasible { reason, space: space.name.clone(), capacity: space.capacity, needed, conflicts, advice }
+}
+
+fn reason(space: &Space, conflict: &Conflict, needed: Bytes) -> String {
+    let count = conflict.buffers.len();
+    let capacity = space.capacity.map_or_else(|| "no bound".to_owned(), |capacity| capacity.to_string());
+    match conflict.cause {
+        Cause::Load => {
+            format!("{count} buffers that are live together need {needed}, and {} has {capacity}", space.name)
+        }
+        Cause::Arrangement => {
+            format!("no arrangement of these {count} buffers keeps within {capacity} of {}", space.name)
+        }
+        Cause::TooLarge => format!("one buffer alone needs {needed}, and {} has {capacity}", space.name),
+        Cause::Pins => format!("pinned offsets clash in {}, or leave no room", space.name),
+        Cause::Colocation => "colocations and pins give one buffer two different offsets".to_owned(),
+        Cause::Alignment => "no offset satisfies the alignments of buffers that move together".to_owned(),
+        Cause::Separation => "buffers that must be kept apart are made to share bytes".to_owned(),
+        Cause::Spaces => "buffers that must be in one space may not all live in the same one".to_owned(),
+    }
+}
+
+fn advice(space: &Space, conflict: &Conflict, needed: Bytes) -> Vec<String> {
+    let mut advice = Vec::new();
+    if let Some(over) = space.capacity.and_then(|capacity| needed.checked_sub(capacity.0)).filter(|over| over.0 > 0) {
+        advice.push(format!("free {over}: shorten a live range, shrink or split a buffer, or move one elsewhere"));
+    }
+    if conflict.irreducible {
+        advice.push("without any one of these buffers the others fit: change one of them".to_owned());
+    }
+    if conflict.cause == Cause::Pins {
+        advice.push("move or remove one of the pins".to_owned());
+    }
+    advice
+}
