@@ -43,6 +43,11 @@ impl<'a> Meter<'a> {
         *self.by_method.entry(method).or_insert(0) += self.spent - before;
     }
 
+    /// Counts something that is not work.
+    pub fn note(&mut self, what: &'static str, count: u64) {
+        *self.by_method.entry(what).or_insert(0) += count;
+    }
+
     /// Work by method.
     pub fn by_method(&self) -> &BTreeMap<&'static str, u64> {
         &self.by_method

@@ -14,8 +14,10 @@ mod instance;
 mod options;
 mod portfolio;
 mod result;
+mod sections;
 mod spaces;
 mod statement;
+mod valley;
 
 pub use options::{Effort, PlacementOptions, Switches};
 pub use result::{Cause, Conflict, Placement, PlacementError, SpaceAnswer, Traffic, Verdict};

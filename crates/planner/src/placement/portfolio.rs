@@ -4,7 +4,9 @@ use super::bounds::{self, Bound, Reason};
 use super::counters::Meter;
 use super::greedy::{self, Keys};
 use super::instance::Instance;
-use super::options::PlacementOptions;
+use super::options::{Effort, PlacementOptions};
+use super::sections::Sections;
+use super::valley::{Found, Search};
 use npumem_ir::plan::Stop;
 use npumem_ir::problem::Goal;
 
@@ -37,7 +39,6 @@ pub(crate) fn solve(
     let ratio = if instance.items.len() > 5_000 { 40 } else { 20 };
     let found = greedy::fan(instance, &keys, target, ratio, meter)?;
     meter.book("greedy", before);
-    let _ = options;
     let mut out = SpaceOutcome {
         peak: found.peak,
         offsets: found.offsets,
@@ -48,8 +49,69 @@ pub(crate) fn solve(
         infeasible: bound.value > instance.capacity,
         bound,
     };
+    if options.effort > Effort::Fast && options.switches.exact && instance.flat && instance.items.len() <= EXACT_ITEMS {
+        exact(instance, target, only_fit, options, meter, &mut out);
+    }
     finish(instance, only_fit, meter, &mut out);
     Ok(out)
+}
+
+/// Most items that the exact search is tried on as a whole.
+const EXACT_ITEMS: usize = 3_000;
+
+/// Closes the gap between the bound and the best peak as far as the budget goes.
+fn exact(
+    instance: &Instance,
+    target: i64,
+    only_fit: bool,
+    options: &PlacementOptions,
+    meter: &mut Meter,
+    out: &mut SpaceOutcome,
+) {
+    if out.peak <= target || out.bound.value > target {
+        return;
+    }
+    let before = meter.spent();
+    let sections = Sections::new(instance, options.switches.dominate);
+    let mut search = Search::new(instance, &sections, options.switches);
+    // Every peak below `low` is ruled out; those in [low, tried) were given up.
+    let (mut low, mut tried, mut step) = (target, target, 1);
+    while tried < out.peak && meter.left() > 0 && !meter.is_interrupted() {
+        let start = search.work;
+        let share = if only_fit { meter.left() } else { meter.left() / 4 };
+        let found = search.run(tried, share, options.seed, meter.cancel());
+        meter.spend(search.work - start);
+        match found {
+            Found::Placed(offsets) => {
+                out.peak = instance.peak(&offsets);
+                out.offsets = offsets;
+                out.method = "valley".to_owned();
+                if only_fit {
+                    break;
+                }
+                tried = low.max(tried.min(low + (out.peak - low) / 2));
+                step = 1;
+            }
+            Found::Impossible => {
+                low = tried + 1;
+                out.bound = Bound { value: low, reason: Reason::Search };
+                if only_fit {
+                    out.infeasible = true;
+                    break;
+                }
+                tried = (low + step).min(out.peak - 1).max(low);
+                step *= 2;
+            }
+            Found::Unknown => {
+                if only_fit {
+                    break;
+                }
+                tried += ((out.peak - tried) / 2).max(1);
+            }
+        }
+    }
+    meter.book("valley", before);
+    meter.note("nodes", search.nodes);
 }
 
 fn finish(instance: &Instance, only_fit: bool, meter: &Meter, out: &mut SpaceOutcome) {
