@@ -13,6 +13,7 @@ pub mod interval;
 pub mod plan;
 pub mod problem;
 pub mod program;
+pub mod trace;
 pub mod units;
 
 pub use device::Device;
@@ -23,4 +24,5 @@ pub use interval::{ByteRange, Interval, StepRange};
 pub use plan::{Move, Plan, Residency};
 pub use problem::{Buffer, Problem, ProblemError, Space};
 pub use program::Program;
+pub use trace::{Trace, TraceEvent, TraceHeader, TraceReader, TraceSink, TraceWriter};
 pub use units::{Alignment, Bytes, Cycles, Offset, Step};
