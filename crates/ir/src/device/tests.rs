@@ -346,3 +346,14 @@ fn the_fuzz_body_holds() {
         fuzzing::check(&fuzzing::mutate(SMALL, seed));
     }
 }
+
+#[test]
+fn the_fuzz_body_holds_near_the_shipped_descriptions() {
+    for file in npumem_testing::files_under(&npumem_testing::workspace_root().join("devices"), ".toml") {
+        let text = std::fs::read_to_string(file).unwrap();
+        fuzzing::check(&text);
+        for seed in 0..40 {
+            fuzzing::check(&fuzzing::mutate(&text, seed));
+        }
+    }
+}

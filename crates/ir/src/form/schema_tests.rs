@@ -1,7 +1,7 @@
 //! The pages in `docs/formats/` say the truth: our JSON follows the schemas, and every example there reads.
 
 use super::tests::{graph, plan, problem};
-use crate::{Graph, Plan, Problem};
+use crate::{Device, Graph, Plan, Problem};
 use npumem_testing::{Random, workspace_root};
 use serde_json::Value;
 
@@ -109,6 +109,17 @@ fn our_json_follows_the_schemas() {
         follows(&problems, &problem(&mut random).to_json());
         follows(&plans, &plan(&mut random).to_json());
         follows(&graphs, &graph(&mut random, 0, 0).to_json());
+    }
+}
+
+#[test]
+fn every_device_of_the_catalogue_follows_the_schema() {
+    let schema = serde_json::from_str::<Value>(&page("device.schema.json")).unwrap();
+    let files = npumem_testing::files_under(&workspace_root().join("devices"), ".toml");
+    assert!(files.len() > 12);
+    for file in files {
+        let device = Device::from_toml(&std::fs::read_to_string(file).unwrap()).unwrap();
+        follows(&schema, &device.to_json().to_string());
     }
 }
 
