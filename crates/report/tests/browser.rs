@@ -290,6 +290,24 @@ fn what_does_not_fit_says_why(browser: &mut Browser) {
     browser.close(page);
 }
 
+fn spaces_are_tabs(browser: &mut Browser) {
+    let report = example::two_spaces();
+    let page = browser.open("two-spaces", &report);
+    let tabs =
+        browser.chromium.value(&page, "[...document.querySelectorAll('#spaces button')].map((tab) => tab.textContent)");
+    assert_eq!(tabs, serde_json::json!(["HBM", "UB"]));
+    let first = "[npumemReport.map.rectangles.count, document.querySelector('#tiles .exact').textContent]";
+    let shown = browser.chromium.value(&page, first);
+    assert_eq!(shown, serde_json::json!([1, format!("{} B", grouped(report.spaces[0].peak.0))]));
+    browser.chromium.value(&page, "document.querySelectorAll('#spaces button')[1].click()");
+    browser.chromium.frame(&page);
+    let shown = browser.chromium.value(&page, first);
+    assert_eq!(shown, serde_json::json!([3, format!("{} B", grouped(report.spaces[1].peak.0))]));
+    let tiles = browser.chromium.text(&page, "document.getElementById('tiles').innerText");
+    assert!(tiles.contains("2 copies") && tiles.contains(&grouped(2 * 4096)), "{tiles}");
+    browser.close(page);
+}
+
 /// How long a frame takes to draw, in milliseconds, with everything in sight and while zooming in and out by steps:
 /// median and worst.
 fn frames(browser: &mut Browser, page: &Page) -> (f64, f64) {
@@ -347,5 +365,6 @@ fn the_page_works_in_a_browser() {
     search_finds_and_shows(&mut browser);
     both_themes_are_drawn(&mut browser);
     what_does_not_fit_says_why(&mut browser);
+    spaces_are_tabs(&mut browser);
     many_buffers_stay_smooth(&mut browser);
 }

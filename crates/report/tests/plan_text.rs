@@ -31,6 +31,11 @@ fn a_problem_that_does_not_fit() {
 }
 
 #[test]
+fn a_buffer_that_moves_between_spaces() {
+    expect("two-spaces.txt", &render(&example::two_spaces(), &TextOptions::default()));
+}
+
+#[test]
 fn colours_are_only_colours() {
     let report = example::report(60, 1);
     let painted = render(&report, &TextOptions { colour: true, ..TextOptions::default() });
@@ -98,6 +103,31 @@ fn the_numbers_are_those_of_the_plan() {
     assert_eq!(space.at_peak.rows.len() as u64, at(space.live_peak_step.unwrap()));
     assert_eq!(space.at_peak.sum.0 - space.at_peak.shared.0, space.live_peak.0);
     assert!(space.live_peak <= space.peak && space.peak <= space.total);
+}
+
+/// Every key that a document can have is on the page that describes it.
+#[test]
+fn the_page_about_the_format_names_every_key() {
+    let page = std::fs::read_to_string(npumem_testing::workspace_root().join("docs/formats/plan-report.md")).unwrap();
+    for report in [example::report(400, 1), example::too_small(), example::two_spaces()] {
+        let mut todo = vec![serde_json::to_value(&report).unwrap()];
+        while let Some(value) = todo.pop() {
+            match value {
+                serde_json::Value::Array(items) => todo.extend(items),
+                serde_json::Value::Object(fields) => {
+                    for (key, value) in fields {
+                        let named = page.contains(&format!("`{key}`")) || page.contains(&format!("\"{key}\""));
+                        assert!(named, "docs/formats/plan-report.md does not name `{key}`");
+                        // Under these the keys are foreign names.
+                        if key != "work" && key != "options" {
+                            todo.push(value);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 #[test]

@@ -189,8 +189,8 @@ fn space(
     let used = plan.spaces.get(id.index()).cloned().unwrap_or_else(|| SpaceUse {
         space: description.name.clone(),
         peak: highest.map_or(Bytes::ZERO, |residency| Bytes(end(residency).0)),
-        lower_bound: peak.map_or(Bytes::ZERO, |(_, live)| live),
-        bound_reason: "largest live load of this plan".to_owned(),
+        lower_bound: Bytes::ZERO,
+        bound_reason: "the plan states none".to_owned(),
         capacity: description.capacity,
     });
     let capacity = used.capacity.or(description.capacity);

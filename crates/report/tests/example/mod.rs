@@ -1,8 +1,8 @@
 //! Problems, plans and extras to report on: deterministic, made here, with names as hostile as they come.
 #![allow(dead_code, clippy::unwrap_used)]
 
-use npumem_ir::plan::{Origin, SpaceUse, Stop};
-use npumem_ir::problem::{BufferKind, Colocation, Goal, LiveRange, Sizing, Space};
+use npumem_ir::plan::{Move, Origin, SpaceUse, Stop};
+use npumem_ir::problem::{BufferKind, Colocation, Goal, LiveRange, Location, Sizing, Space};
 use npumem_ir::{
     Alignment, Buffer, BufferId, Bytes, Interval, Offset, Plan, Problem, Residency, SpaceId, Step, StepRange,
 };
@@ -371,4 +371,40 @@ pub fn too_small() -> PlanReport {
         ..Extras::default()
     };
     PlanReport::build(&problem, &plan, extras).unwrap()
+}
+
+/// Two buffers that move between two spaces: `x` waits in HBM while UB holds `y`.
+pub fn two_spaces() -> PlanReport {
+    let (hbm, ub) = (SpaceId::new(0), SpaceId::new(1));
+    let mut x = Buffer::new("x", Bytes(4096), StepRange::steps(0, 12), ub);
+    x.spaces = vec![hbm, ub];
+    let y = Buffer::new("y", Bytes(6144), StepRange::steps(4, 8), ub);
+    let bounded = |name: &str, capacity: u64| Space { capacity: Some(Bytes(capacity)), ..Space::unbounded(name) };
+    let problem = Problem {
+        name: "two-spaces".into(),
+        spaces: vec![bounded("HBM", 1 << 30), bounded("UB", 8192)],
+        buffers: vec![x, y],
+        ..Problem::default()
+    };
+    let (x, y) = (BufferId::new(0), BufferId::new(1));
+    let place = |buffer, space, offset, start, end| Residency {
+        buffer,
+        space,
+        offset: Offset(offset),
+        steps: StepRange::steps(start, end),
+    };
+    let at = |space, offset| Location { space, offset: Offset(offset) };
+    let move_of = |start, end, from, to| Move { steps: StepRange::steps(start, end), buffer: x, from, to, link: None };
+    let plan = Plan {
+        problem: problem.name.clone(),
+        residencies: vec![
+            place(x, hbm, 256, 2, 10),
+            place(x, ub, 0, 0, 4),
+            place(x, ub, 2048, 9, 12),
+            place(y, ub, 0, 4, 8),
+        ],
+        moves: vec![move_of(2, 4, at(ub, 0), at(hbm, 256)), move_of(9, 10, at(hbm, 256), at(ub, 2048))],
+        ..Plan::default()
+    };
+    PlanReport::build(&problem, &plan, Extras::default()).unwrap()
 }

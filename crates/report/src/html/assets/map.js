@@ -253,10 +253,10 @@ class MemoryMap {
       const box = [x, y - 12, x + letter * columnsOf(text), y + 12];
       if (taken.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3])) continue;
       taken.push(box);
-      if (height > 30) {
+      if (height > 30 && columnsOf(size) * letter <= width) {
         context.fillText(text, x, y - 7);
         context.globalAlpha *= 0.65;
-        context.fillText(shorten(size, Math.floor(width / letter)), x, y + 7);
+        context.fillText(size, x, y + 7);
       } else context.fillText(text, x, y);
     }
     context.restore();
