@@ -3,6 +3,7 @@
 //! | allocator | for | a call costs |
 //! |---|---|---|
 //! | [`Paged`] | device memory with unknown lifetimes: the default | `O(1)`; maps pages when no block fits |
+//! | [`Caching`] | what PyTorch's allocator would have done, event for event | `O(log n)` |
 //! | [`Tlsf`] | a range of known size: a scratchpad, one segment | `O(1)` |
 //! | [`Buddy`] | blocks that must be aligned to their size | `O(log capacity)` |
 //! | [`Slab`] | many blocks of one size | `O(1)` |
@@ -19,6 +20,7 @@ mod arena;
 pub mod block;
 pub mod buddy;
 pub mod bump;
+pub mod caching;
 pub mod conformance;
 mod nodes;
 pub mod paged;
@@ -31,6 +33,7 @@ pub use allocator::Allocator;
 pub use block::{AllocateError, Allocated, Block, Handle, HandleError, LiveBlock, Request, Shortage};
 pub use buddy::Buddy;
 pub use bump::Bump;
+pub use caching::{Caching, DeviceModel, SegmentSource, Settings};
 pub use paged::{PageCounts, PageSource, Paged, PagedOptions};
 pub use slab::Slab;
 pub use statistics::Statistics;

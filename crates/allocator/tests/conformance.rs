@@ -1,6 +1,8 @@
 //! Every allocator through the one suite.
 use npumem_allocator::conformance::{Profile, check_calls, check_contract, random_bytes};
-use npumem_allocator::{Allocator, Buddy, Bump, PageSource, Paged, PagedOptions, Slab, Tlsf};
+use npumem_allocator::{
+    Allocator, Buddy, Bump, Caching, DeviceModel, PageSource, Paged, PagedOptions, Settings, Slab, Tlsf,
+};
 use npumem_ir::Bytes;
 use std::collections::BTreeSet;
 
@@ -101,5 +103,29 @@ fn paged_when_the_device_refuses_every_nth_time() {
                 panic!("every {fail_every}-th map fails, seed {seed}: {flaw}");
             }
         }
+    }
+}
+
+#[test]
+fn caching() {
+    // A multiple of the pages of expandable segments (20 MiB), and a size that rounding to quarters keeps.
+    let total: u64 = 1280 << 20;
+    // Segments come at ever higher addresses, so only the memory is bounded.
+    let profile = Profile { capacity: None, largest: total, alignment: 512, recovers: true };
+    for config in [
+        "",
+        "expandable_segments:True",
+        "max_split_size_mb:64,max_non_split_rounding_mb:30",
+        "roundup_power2_divisions:4",
+        "garbage_collection_threshold:0.6",
+    ] {
+        suite(6, 8_000, profile, || {
+            let settings = Settings::parse(config).unwrap();
+            let mut caching = Caching::new(settings, DeviceModel::new(Some(total), 0, 1 << 50));
+            if config.starts_with("garbage") {
+                caching.set_allowed(Some(Bytes(total)));
+            }
+            Box::new(caching)
+        });
     }
 }
