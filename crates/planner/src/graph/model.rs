@@ -55,7 +55,8 @@ pub fn plan_model(
         if best.as_ref().is_some_and(|best| best.input.problem == input.problem) {
             continue;
         }
-        let placement = place(&input.problem, placement, cancel)?;
+        let mut placement = place(&input.problem, placement, cancel)?;
+        sharpen(&mut placement, &input, space, options);
         let main = placement.plan.spaces.first();
         let peak = main.map_or(Bytes::ZERO, |main| main.peak);
         tried.push((actions, over, peak));
@@ -72,6 +73,34 @@ pub fn plan_model(
     match best {
         Some(best) => Ok(ModelPlan { tried, ..best }),
         None => unreachable!("there is at least one combination"),
+    }
+}
+
+impl ModelPlan {
+    /// Peak and lower bound of the part that placement packs, behind what is there for the whole run.
+    #[must_use]
+    pub fn packed(&self) -> (Bytes, Bytes) {
+        let behind = |bytes: Bytes| bytes.saturating_sub(self.input.static_end.0);
+        let main = self.placement.plan.spaces.first();
+        main.map_or((Bytes::ZERO, Bytes::ZERO), |main| (behind(main.peak), behind(main.lower_bound)))
+    }
+}
+
+/// Raises the bound of the main space to what the pinned part and the live load come to with their padding.
+///
+/// Every offset is aligned, so each buffer keeps its last unit of the alignment for itself, except the highest. That
+/// holds as long as nothing can lie before the end of the pinned part, where only padding is: without reserved ranges.
+fn sharpen(placement: &mut Placement, input: &ModelInput, space: &MainSpace, options: &ModelOptions) {
+    let cost = input.strategies.iter().find(|cost| cost.strategy == options.strategy);
+    let (Some(cost), Some(main)) = (cost, placement.plan.spaces.first_mut()) else { return };
+    if !space.reserved.is_empty() || cost.planned_load == Bytes::ZERO {
+        return;
+    }
+    let load = cost.planned_load.saturating_sub(space.alignment.get() - 1);
+    let bound = load.saturating_add(input.static_end.0).min(main.peak);
+    if bound > main.lower_bound {
+        main.lower_bound = bound;
+        main.bound_reason = format!("largest live load, each buffer rounded up to {} B", space.alignment);
     }
 }
 
