@@ -62,9 +62,9 @@ pub fn plan_model(
     let mut input = graph::problem::from_line(&model.graph.name, &line, &space, &request.model)?;
     input.problem.goals.clone_from(&request.goals);
     let extras = extras(model, device, main, &line, &input, request);
-    let static_end = input.static_end;
+    let (static_end, load) = (input.static_end, graph::model::packed_bound(&input, &space, request.model.strategy));
     let mut planned = plan_problem(input.problem, Some(&device.name), &request.placement, extras, cancel)?;
-    tell_packed(&mut planned, static_end.0);
+    tell_packed(&mut planned, static_end.0, load);
     Ok(planned)
 }
 
@@ -99,12 +99,12 @@ fn main_space(device: &Device, main: SpaceId, capacity: Option<Bytes>) -> Result
 }
 
 /// The packed part alone: with gigabytes of weights beside it, the gap of the whole space would say nothing.
-fn tell_packed(planned: &mut Planned, static_end: u64) {
+fn tell_packed(planned: &mut Planned, static_end: u64, load: Bytes) {
     let (Some(space), Some(used)) = (planned.report.spaces.first(), planned.placement.plan.spaces.first()) else {
         return;
     };
     let packed = used.peak.saturating_sub(static_end);
-    let bound = used.lower_bound.saturating_sub(static_end);
+    let bound = used.lower_bound.saturating_sub(static_end).max(load.min(packed));
     if packed.0 == 0 {
         return;
     }

@@ -5,11 +5,11 @@
 
 use super::error::GraphError;
 use super::line::Line;
-use super::problem::{self, MainSpace, ModelInput, ModelOptions};
+use super::problem::{self, MainSpace, ModelInput, ModelOptions, Strategy};
 use super::storage::{Actions, Over};
 use crate::placement::{Placement, PlacementError, PlacementOptions, place};
-use npumem_ir::Bytes;
 use npumem_ir::graph::Graph;
+use npumem_ir::{Bytes, Plan};
 use std::sync::atomic::AtomicBool;
 
 /// The best plan of a graph.
@@ -56,7 +56,7 @@ pub fn plan_model(
             continue;
         }
         let mut placement = place(&input.problem, placement, cancel)?;
-        sharpen(&mut placement, &input, space, options);
+        sharpen(&mut placement.plan, &input, space, options.strategy);
         let main = placement.plan.spaces.first();
         let peak = main.map_or(Bytes::ZERO, |main| main.peak);
         tried.push((actions, over, peak));
@@ -86,19 +86,21 @@ impl ModelPlan {
     }
 }
 
-/// Raises the bound of the main space to what the pinned part and the live load come to with their padding.
+/// No plan packs the activations and workspaces into less than this, behind the pinned part.
 ///
 /// Every offset is aligned, so each buffer keeps its last unit of the alignment for itself, except the highest. That
 /// holds as long as nothing can lie before the end of the pinned part, where only padding is: without reserved ranges.
-fn sharpen(placement: &mut Placement, input: &ModelInput, space: &MainSpace, options: &ModelOptions) {
-    let cost = input.strategies.iter().find(|cost| cost.strategy == options.strategy);
-    let (Some(cost), Some(main)) = (cost, placement.plan.spaces.first_mut()) else { return };
-    if !space.reserved.is_empty() || cost.planned_load == Bytes::ZERO {
-        return;
-    }
-    let load = cost.planned_load.saturating_sub(space.alignment.get() - 1);
+#[must_use]
+pub fn packed_bound(input: &ModelInput, space: &MainSpace, strategy: Strategy) -> Bytes {
+    let cost = input.strategies.iter().find(|cost| cost.strategy == strategy).filter(|_| space.reserved.is_empty());
+    cost.map_or(Bytes::ZERO, |cost| cost.planned_load.saturating_sub(space.alignment.get() - 1))
+}
+
+/// Raises a plan's bound of the main space to what the pinned part and the live load come to with their padding.
+fn sharpen(plan: &mut Plan, input: &ModelInput, space: &MainSpace, strategy: Strategy) {
+    let (load, Some(main)) = (packed_bound(input, space, strategy), plan.spaces.first_mut()) else { return };
     let bound = load.saturating_add(input.static_end.0).min(main.peak);
-    if bound > main.lower_bound {
+    if load > Bytes::ZERO && bound > main.lower_bound {
         main.lower_bound = bound;
         main.bound_reason = format!("largest live load, each buffer rounded up to {} B", space.alignment);
     }
