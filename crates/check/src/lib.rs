@@ -9,6 +9,7 @@
 mod copies;
 mod overlap;
 mod places;
+pub mod program;
 mod violation;
 
 pub use violation::{BufferName, Violation};

@@ -1,0 +1,654 @@
+//! What a check found, and the verdict that follows.
+
+use super::Options;
+use npumem_ir::program::{Program, Step};
+use npumem_ir::{BufferId, ByteRange, Bytes, Offset, ScalarId, StepId};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::rc::Rc;
+
+/// How much a finding weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The plan is wrong.
+    Fault,
+    /// Nobody can say from this input.
+    Doubt,
+    /// It works, and is probably not meant.
+    Warning,
+}
+
+/// The verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Every read sees the write that the unplanned program gives it, on every path, in every turn.
+    Sound,
+    /// At least one fault.
+    Unsound,
+    /// No fault, at least one doubt.
+    Undecided,
+}
+
+/// A moment of a run: a statement, the turn of each loop around it, and the branches taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The statement.
+    pub step: StepId,
+    /// Turns of the loops around it, outermost first: counter and its value (`None`: unknown).
+    pub turns: Vec<(ScalarId, Option<i64>)>,
+    /// Branches around it: the `if`, and whether its first side runs.
+    pub branches: Vec<(StepId, bool)>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A read of `reader` finds bytes that `other` wrote over them.
+    Overwritten {
+        /// The buffer whose bytes are gone.
+        reader: BufferId,
+        /// The buffer that took them.
+        other: BufferId,
+        /// The shared bytes that are read, as addresses of the space.
+        bytes: ByteRange,
+        /// Where the bytes were written that the read should see.
+        written: Option<At>,
+        /// Where they were overwritten.
+        overwritten: At,
+        /// Where they are read.
+        read: At,
+        /// Only part of what is read is wrong.
+        partly: bool,
+    },
+    /// A read of `reader` finds bytes that it never wrote, and that `other` wrote before.
+    Foreign {
+        /// The buffer that is read.
+        reader: BufferId,
+        /// The buffer whose bytes lie there.
+        other: BufferId,
+        /// The bytes, as addresses of the space.
+        bytes: ByteRange,
+        /// Where they are read.
+        read: At,
+    },
+    /// A read of bytes that nothing has written on some path.
+    NeverWritten {
+        /// The buffer.
+        buffer: BufferId,
+        /// Bytes of the buffer's slot.
+        bytes: ByteRange,
+        /// Where they are read.
+        read: At,
+    },
+    /// A read whose bytes come from two writers, of which one wrote over part of the other's.
+    Torn {
+        /// The buffer.
+        buffer: BufferId,
+        /// Where the older bytes were written.
+        first: StepId,
+        /// Where the newer ones were.
+        second: StepId,
+        /// Where both are read.
+        read: At,
+    },
+    /// A statement writes over bytes that it reads through another buffer.
+    OwnInput {
+        /// The buffer that is read.
+        reader: BufferId,
+        /// The buffer that is written.
+        other: BufferId,
+        /// The shared bytes, as addresses of the space.
+        bytes: ByteRange,
+        /// The statement.
+        read: At,
+    },
+    /// A buffer ends past its space.
+    Outside {
+        /// The buffer.
+        buffer: BufferId,
+        /// The bytes that it takes.
+        bytes: ByteRange,
+        /// The end of the space.
+        capacity: Bytes,
+    },
+    /// A buffer ends past what the toolchain leaves to kernels, within the space.
+    PastUsable {
+        /// The buffer.
+        buffer: BufferId,
+        /// The bytes that it takes.
+        bytes: ByteRange,
+        /// Where the usable part ends.
+        usable: Bytes,
+    },
+    /// A buffer touches reserved bytes.
+    Reserved {
+        /// The buffer.
+        buffer: BufferId,
+        /// The bytes that it takes there.
+        bytes: ByteRange,
+        /// Who keeps them.
+        why: String,
+    },
+    /// An address is not the multiple that the space or the buffer asks for.
+    Misaligned {
+        /// The buffer.
+        buffer: BufferId,
+        /// The address.
+        address: Offset,
+        /// What it must be a multiple of, in bytes.
+        unit: u64,
+        /// The statement, when an access and not the buffer's own address is meant.
+        step: Option<StepId>,
+    },
+    /// Rows on the chip that do not start at block boundaries and are not one run of bytes.
+    Rows {
+        /// The buffer.
+        buffer: BufferId,
+        /// Bytes from row to row.
+        pitch: i64,
+        /// The block, in bytes.
+        unit: u64,
+        /// The statement.
+        step: StepId,
+    },
+    /// An access leaves its buffer.
+    PastBuffer {
+        /// The buffer.
+        buffer: BufferId,
+        /// Bytes of the slot that are touched.
+        bytes: ByteRange,
+        /// Bytes of the slot.
+        size: Bytes,
+        /// The statement.
+        at: At,
+    },
+    /// A name for bytes of another buffer lies elsewhere.
+    AliasMoved {
+        /// The name.
+        buffer: BufferId,
+        /// The buffer that owns the bytes.
+        owner: BufferId,
+        /// Where it should lie.
+        expected: Offset,
+        /// Where it lies.
+        found: Offset,
+    },
+    /// The address is decided at run time.
+    RunTimeAddress {
+        /// The buffer.
+        buffer: BufferId,
+    },
+    /// The device has no such space.
+    UnknownSpace {
+        /// The buffer.
+        buffer: BufferId,
+    },
+    /// The engine of a statement cannot reach a space.
+    Unreachable {
+        /// The statement.
+        step: StepId,
+        /// The engine.
+        engine: String,
+        /// The space.
+        space: String,
+        /// Whether it reads there.
+        reads: bool,
+    },
+    /// No link of the device moves from one space to the other.
+    NoLink {
+        /// The statement.
+        step: StepId,
+        /// From.
+        from: String,
+        /// To.
+        to: String,
+    },
+    /// A compute engine takes an operand straight from main memory.
+    DirectOperand {
+        /// The statement.
+        step: StepId,
+        /// The space.
+        space: String,
+        /// What the copies of a staged operand would cost, in cycles, when the device says.
+        staged_cycles: Option<u64>,
+    },
+    /// Slots that no access ever uses.
+    UnusedSlots {
+        /// The buffer.
+        buffer: BufferId,
+        /// Slots that are used.
+        used: Vec<u32>,
+        /// Slots that there are.
+        slots: u32,
+    },
+    /// Two statements touch the same bytes on two engines and nothing orders them.
+    Race {
+        /// The earlier one in the program.
+        first: At,
+        /// The later one.
+        second: At,
+        /// Buffers of the two.
+        buffers: (BufferId, BufferId),
+        /// The bytes, as addresses of the space.
+        bytes: ByteRange,
+    },
+    /// A flag is waited for that nobody sets.
+    Deadlock {
+        /// The wait.
+        at: At,
+        /// From, to and event.
+        flag: (String, String, i64),
+    },
+    /// The work ran out before every turn of a loop was looked at.
+    Budget {
+        /// The loop.
+        step: StepId,
+    },
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How much it weighs.
+    pub severity: Severity,
+    /// What it is.
+    pub kind: Kind,
+    /// How often the same was met again (other turns, other paths).
+    pub again: u64,
+}
+
+/// The answer to a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramVerdict {
+    /// Sound, unsound or undecided.
+    pub standing: Standing,
+    /// Everything found: faults, doubts, warnings; in the order of the run within each.
+    pub findings: Vec<Finding>,
+    /// More findings than [`MAX_FINDINGS`] were made.
+    pub truncated: bool,
+    /// Statements that were run to reach the verdict.
+    pub work: u64,
+}
+
+/// The most findings that a verdict lists.
+pub const MAX_FINDINGS: usize = 1000;
+
+impl ProgramVerdict {
+    /// Findings of one severity.
+    pub fn of(&self, severity: Severity) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(move |finding| finding.severity == severity)
+    }
+}
+
+/// Where a run is: a list from the innermost region outwards.
+pub(super) type Context = Option<Rc<Place>>;
+
+/// One region of a [`Context`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Turn(ScalarId, Option<i64>, Context),
+    Branch(StepId, bool, Context),
+}
+
+/// A statement in a context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    pub step: StepId,
+    pub context: Context,
+}
+
+impl Event {
+    pub fn at(&self) -> At {
+        let mut at = At { step: self.step, turns: Vec::new(), branches: Vec::new() };
+        let mut next = &self.context;
+        while let Some(place) = next {
+            next = match &**place {
+                Place::Turn(counter, value, outer) => {
+                    at.turns.push((*counter, *value));
+                    outer
+                }
+                Place::Branch(step, taken, outer) => {
+                    at.branches.push((*step, *taken));
+                    outer
+                }
+            };
+        }
+        at.turns.reverse();
+        at.branches.reverse();
+        at
+    }
+}
+
+/// Findings so far; the same one met again is counted.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    list: Vec<Finding>,
+    seen: BTreeMap<(&'static str, u64, u32, u32), usize>,
+    /// Buffers that may be one, because one was read where only the other had written.
+    one: BTreeMap<BufferId, BufferId>,
+    truncated: bool,
+    pub work: u64,
+}
+
+impl Findings {
+    pub fn push(&mut self, severity: Severity, kind: Kind) {
+        let key = kind.key();
+        if let Some(index) = self.seen.get(&key) {
+            self.list[*index].again += 1;
+            return;
+        }
+        if self.list.len() == MAX_FINDINGS {
+            self.truncated = true;
+            return;
+        }
+        self.seen.insert(key, self.list.len());
+        self.list.push(Finding { severity, kind, again: 0 });
+    }
+
+    fn root(&self, mut id: BufferId) -> BufferId {
+        while let Some(next) = self.one.get(&id) {
+            id = *next;
+        }
+        id
+    }
+
+    /// The two may be one buffer.
+    pub fn unite(&mut self, a: BufferId, b: BufferId) {
+        let (a, b) = (self.root(a), self.root(b));
+        if a != b {
+            self.one.insert(a.max(b), a.min(b));
+        }
+    }
+
+    pub fn into_verdict(mut self, program: &Program, options: &Options) -> ProgramVerdict {
+        if !options.plan_is_separate {
+            for index in 0..self.list.len() {
+                if let Kind::Overwritten { reader, other, .. } | Kind::OwnInput { reader, other, .. } = self.list[index].kind
+                    && self.root(reader) == self.root(other)
+                    && self.list[index].severity == Severity::Fault
+                {
+                    self.list[index].severity = Severity::Doubt;
+                }
+            }
+        }
+        let mut findings = self.list;
+        findings.sort_by_key(|finding| finding.severity);
+        let worst = findings.first().map(|finding| finding.severity);
+        let standing = match worst {
+            Some(Severity::Fault) => Standing::Unsound,
+            Some(Severity::Doubt) => Standing::Undecided,
+            _ => Standing::Sound,
+        };
+        let _ = program;
+        ProgramVerdict { standing, findings, truncated: self.truncated, work: self.work }
+    }
+}
+
+impl Kind {
+    /// A word for the kind, stable over versions.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Kind::Overwritten { .. } => "overwritten",
+            Kind::Foreign { .. } => "foreign-bytes",
+            Kind::NeverWritten { .. } => "never-written",
+            Kind::Torn { .. } => "torn-read",
+            Kind::OwnInput { .. } => "own-input",
+            Kind::Outside { .. } => "outside-space",
+            Kind::PastUsable { .. } => "past-usable",
+            Kind::Reserved { .. } => "reserved-bytes",
+            Kind::Misaligned { .. } => "misaligned",
+            Kind::Rows { .. } => "unaligned-rows",
+            Kind::PastBuffer { .. } => "past-buffer",
+            Kind::AliasMoved { .. } => "alias-moved",
+            Kind::RunTimeAddress { .. } => "run-time-address",
+            Kind::UnknownSpace { .. } => "unknown-space",
+            Kind::Unreachable { .. } => "unreachable-space",
+            Kind::NoLink { .. } => "no-link",
+            Kind::DirectOperand { .. } => "direct-operand",
+            Kind::UnusedSlots { .. } => "unused-slots",
+            Kind::Race { .. } => "race",
+            Kind::Deadlock { .. } => "deadlock",
+            Kind::Budget { .. } => "budget",
+        }
+    }
+
+    /// The statement that a reader should look at first.
+    #[must_use]
+    pub fn step(&self) -> Option<StepId> {
+        match self {
+            Kind::Overwritten { read, .. }
+            | Kind::Foreign { read, .. }
+            | Kind::NeverWritten { read, .. }
+            | Kind::Torn { read, .. }
+            | Kind::OwnInput { read, .. } => Some(read.step),
+            Kind::PastBuffer { at, .. } | Kind::Deadlock { at, .. } => Some(at.step),
+            Kind::Race { second, .. } => Some(second.step),
+            Kind::Rows { step, .. }
+            | Kind::Unreachable { step, .. }
+            | Kind::NoLink { step, .. }
+            | Kind::DirectOperand { step, .. }
+            | Kind::Budget { step } => Some(*step),
+            Kind::Misaligned { step, .. } => *step,
+            _ => None,
+        }
+    }
+
+    /// The buffers that it is about.
+    #[must_use]
+    pub fn buffers(&self) -> Vec<BufferId> {
+        match self {
+            Kind::Overwritten { reader, other, .. }
+            | Kind::Foreign { reader, other, .. }
+            | Kind::OwnInput { reader, other, .. } => vec![*reader, *other],
+            Kind::Race { buffers: (a, b), .. } => vec![*a, *b],
+            Kind::AliasMoved { buffer, owner, .. } => vec![*buffer, *owner],
+            Kind::NeverWritten { buffer, .. }
+            | Kind::Torn { buffer, .. }
+            | Kind::Outside { buffer, .. }
+            | Kind::PastUsable { buffer, .. }
+            | Kind::Reserved { buffer, .. }
+            | Kind::Misaligned { buffer, .. }
+            | Kind::Rows { buffer, .. }
+            | Kind::PastBuffer { buffer, .. }
+            | Kind::RunTimeAddress { buffer }
+            | Kind::UnknownSpace { buffer }
+            | Kind::UnusedSlots { buffer, .. } => vec![*buffer],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The bytes that it is about, when it is about bytes.
+    #[must_use]
+    pub fn bytes(&self) -> Option<ByteRange> {
+        match self {
+            Kind::Overwritten { bytes, .. }
+            | Kind::Foreign { bytes, .. }
+            | Kind::NeverWritten { bytes, .. }
+            | Kind::OwnInput { bytes, .. }
+            | Kind::Outside { bytes, .. }
+            | Kind::PastUsable { bytes, .. }
+            | Kind::Reserved { bytes, .. }
+            | Kind::PastBuffer { bytes, .. }
+            | Kind::Race { bytes, .. } => Some(*bytes),
+            _ => None,
+        }
+    }
+
+    /// What makes two findings the same one: kind, statement, buffers.
+    fn key(&self) -> (&'static str, u64, u32, u32) {
+        let buffers = self.buffers();
+        let id = |at: usize| buffers.get(at).map_or(u32::MAX, |id| id.0);
+        let step = match self {
+            // One pair of statements is one race, whichever turn shows it.
+            Kind::Race { first, second, .. } => (u64::from(second.step.0) << 32) | u64::from(first.step.0),
+            _ => self.step().map_or(u64::MAX, |step| u64::from(step.0)),
+        };
+        (self.word(), step, id(0), id(1))
+    }
+}
+
+/// `statement 8 (line 12)`.
+fn statement(program: &Program, step: StepId) -> String {
+    let name = match program.steps.get(step.index()) {
+        Some(Step::Run(operation)) => format!(" '{}'", operation.name),
+        _ => String::new(),
+    };
+    match program.line(step) {
+        0 => format!("statement {step}{name}"),
+        line => format!("statement {step}{name} (line {line})"),
+    }
+}
+
+/// `statement 8 (line 12), i = 1, first branch of statement 3`.
+fn moment(program: &Program, at: &At) -> String {
+    let mut out = statement(program, at.step);
+    for (counter, value) in &at.turns {
+        let name = &program.scalar(*counter).name;
+        let _ = match value {
+            Some(value) => write!(out, ", {name} = {value}"),
+            None => write!(out, ", {name} in any turn"),
+        };
+    }
+    for (step, taken) in &at.branches {
+        let _ = write!(out, ", {} branch of the 'if' at statement {step}", if *taken { "first" } else { "other" });
+    }
+    out
+}
+
+impl Finding {
+    /// One sentence for people, with names, bytes and statements.
+    #[must_use]
+    pub fn message(&self, program: &Program) -> String {
+        let name = |id: &BufferId| format!("'{}'", program.buffer(*id).name);
+        let size = |bytes: &ByteRange| format!("bytes {bytes} ({})", bytes.size());
+        let space = |id: &BufferId| program.buffer(*id).space.clone();
+        match &self.kind {
+            Kind::Overwritten { reader, other, bytes, written, overwritten, read, partly } => {
+                let written = written.as_ref().map_or(String::new(), |at| format!("; they were written at {}", moment(program, at)));
+                format!(
+                    "{} reads {} of {} in {} that {} has overwritten at {}{written}{}",
+                    moment(program, read),
+                    size(bytes),
+                    name(reader),
+                    space(reader),
+                    name(other),
+                    moment(program, overwritten),
+                    if *partly { "; the rest of what it reads is right" } else { "" },
+                )
+            }
+            Kind::Foreign { reader, other, bytes, read } => format!(
+                "{} reads {} of {} in {}, which it never wrote; {} wrote there. If the two are one buffer this is right, else it is wrong: check the dump before planning, or declare the alias",
+                moment(program, read),
+                size(bytes),
+                name(reader),
+                space(reader),
+                name(other),
+            ),
+            Kind::NeverWritten { buffer, bytes, read } => format!(
+                "{} reads {} of {}, which nothing has written on some path",
+                moment(program, read),
+                size(bytes),
+                name(buffer)
+            ),
+            Kind::Torn { buffer, first, second, read } => format!(
+                "{} reads {} of which one part was written by {} and another by {} over it",
+                moment(program, read),
+                name(buffer),
+                statement(program, *first),
+                statement(program, *second)
+            ),
+            Kind::OwnInput { reader, other, bytes, read } => format!(
+                "{} writes {} over {} of {}, which it reads",
+                moment(program, read),
+                name(other),
+                size(bytes),
+                name(reader)
+            ),
+            Kind::Outside { buffer, bytes, capacity } => format!(
+                "{} takes {} of {}, which ends at {capacity}: {} too far",
+                name(buffer),
+                size(bytes),
+                space(buffer),
+                Bytes(bytes.end.0.saturating_sub(capacity.0))
+            ),
+            Kind::PastUsable { buffer, bytes, usable } => format!(
+                "{} takes {} of {}; the toolchain leaves kernels {usable}",
+                name(buffer),
+                size(bytes),
+                space(buffer)
+            ),
+            Kind::Reserved { buffer, bytes, why } => {
+                format!("{} takes {} of {}, which are reserved: {why}", name(buffer), size(bytes), space(buffer))
+            }
+            Kind::Misaligned { buffer, address, unit, step } => {
+                let at = step.map_or(String::new(), |step| format!("{}: ", statement(program, step)));
+                format!(
+                    "{at}{} is touched at address {address} of {}, which is not a multiple of {unit} bytes",
+                    name(buffer),
+                    space(buffer)
+                )
+            }
+            Kind::Rows { buffer, pitch, unit, step } => format!(
+                "{}: rows of {} lie {pitch} bytes apart, not a multiple of {unit}, and are not one run of bytes: this copy cannot be expressed",
+                statement(program, *step),
+                name(buffer)
+            ),
+            Kind::PastBuffer { buffer, bytes, size: whole, at } => format!(
+                "{} touches {} of {}, whose slot has {whole}",
+                moment(program, at),
+                size(bytes),
+                name(buffer)
+            ),
+            Kind::AliasMoved { buffer, owner, expected, found } => format!(
+                "{} is a name for bytes of {} and must lie at {expected}; it lies at {found}",
+                name(buffer),
+                name(owner)
+            ),
+            Kind::RunTimeAddress { buffer } => format!(
+                "the address of {} is decided at run time: its bytes cannot be compared with others'. Bind its inputs with --dim",
+                name(buffer)
+            ),
+            Kind::UnknownSpace { buffer } => {
+                format!("{} lies in '{}', a space that the device does not have", name(buffer), space(buffer))
+            }
+            Kind::Unreachable { step, engine, space, reads } => format!(
+                "{}: no {engine} engine of the device {} {space}",
+                statement(program, *step),
+                if *reads { "reads" } else { "writes" }
+            ),
+            Kind::NoLink { step, from, to } => {
+                format!("{}: no link of the device moves from {from} to {to}", statement(program, *step))
+            }
+            Kind::DirectOperand { step, space, staged_cycles } => format!(
+                "{} takes an operand straight from {space}; a copy into the core first would let loads run ahead{}",
+                statement(program, *step),
+                staged_cycles.map_or(String::new(), |c| format!(" (about {c} cycles for the copy)"))
+            ),
+            Kind::UnusedSlots { buffer, used, slots } => {
+                let used: Vec<String> = used.iter().map(u32::to_string).collect();
+                format!(
+                    "{} has {slots} slots and only slot {} is ever used: nothing overlaps, and the rest of its bytes are wasted",
+                    name(buffer),
+                    used.join(", ")
+                )
+            }
+            Kind::Race { first, second, buffers, bytes } => {
+                let same = if buffers.0 == buffers.1 { name(&buffers.0) } else { format!("{} and {}", name(&buffers.0), name(&buffers.1)) };
+                format!(
+                    "nothing orders {} before {}: both touch {} of {same}, on two engines",
+                    moment(program, first),
+                    moment(program, second),
+                    size(bytes)
+                )
+            }
+            Kind::Deadlock { at, flag: (from, to, event) } => format!(
+                "{} waits on {to} for event {event} of {from}, which is not set: it waits for ever",
+                moment(program, at)
+            ),
+            Kind::Budget { step } => format!(
+                "not every turn of the loop at statement {step} was looked at: its addresses follow the counter; raise the budget"
+            ),
+        }
+    }
+}

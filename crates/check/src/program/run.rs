@@ -1,0 +1,910 @@
+//! Runs the program on [`Memory`], on every path, until nothing new can happen.
+
+use super::finding::{Context, Event, Findings, Kind, Place, Severity};
+use super::memory::{CLOBBERED, Memory, SlabId, Slabs, UNSURE, UNWRITTEN};
+use super::turns::{Turns, on_chip, relevant, turns};
+use super::{Options, memory};
+use npumem_ir::program::{
+    Access, Affine, Assign, InPlace, Operation, Program, Role, Root, ScalarKind, Step, Structure, Values,
+};
+use npumem_ir::{BufferId, ByteRange, Bytes, Offset, ScalarId, StepId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Paths that are told apart; past this many they are united and what differs becomes unknown.
+const MAX_PATHS: usize = 24;
+/// A state may come back after so many periods (a carried value turns at its own pace).
+const MAX_MULTIPLES: usize = 8;
+/// Turns of a loop without a known bound whose turns never provably repeat.
+const MAX_OPEN_TURNS: usize = 64;
+/// Turns of a loop without a counter before what differs between them becomes unknown.
+const MAX_WHILE_TURNS: usize = 512;
+
+pub(super) fn check(program: &Program, structure: &Structure, options: &Options, findings: &mut Findings) {
+    let relevant = relevant(program);
+    let mut runner = Runner {
+        program,
+        structure,
+        slabs: Slabs::new(program),
+        turns: BTreeMap::new(),
+        relevant_list: (0..program.scalars.len()).filter(|s| relevant[*s]).map(ScalarId::new).collect(),
+        relevant,
+        tests: Tests::new(program),
+        last_touch: last_touch(program, structure),
+        dirt: BTreeMap::new(),
+        used_slots: BTreeMap::new(),
+        budget: options.budget,
+        findings,
+    };
+    for (id, buffer) in program.buffers() {
+        let run_time = buffer.address.as_ref().is_some_and(|address| address.as_constant().is_none());
+        if run_time && buffer.role != Role::External {
+            runner.findings.push(Severity::Doubt, Kind::RunTimeAddress { buffer: id });
+        }
+    }
+    let start = Path {
+        values: Values::new(program),
+        handles: vec![None; program.handles.len()],
+        memory: Memory::default(),
+        context: None,
+        guessed: false,
+    };
+    runner.block(0, program.steps.len(), vec![start]);
+    runner.slots();
+}
+
+/// One path of the run, or several that agree on every scalar.
+#[derive(Clone, Debug)]
+struct Path {
+    values: Values,
+    /// Buffer and first byte that each handle names.
+    handles: Vec<Option<(BufferId, Option<i64>)>>,
+    memory: Memory,
+    context: Context,
+    /// Scalars that differed were made unknown: a fault found from here on may be of no real path.
+    guessed: bool,
+}
+
+/// Where unknown conditions are tested: one that is tested twice is decided once.
+struct Tests {
+    /// Last step that tests the scalar, and whether it is tested more than once or in a loop.
+    last: BTreeMap<ScalarId, (usize, bool)>,
+}
+
+impl Tests {
+    fn new(program: &Program) -> Self {
+        let mut last: BTreeMap<ScalarId, (usize, bool)> = BTreeMap::new();
+        let mut other_use = BTreeSet::new();
+        let mut loops: Vec<usize> = Vec::new();
+        let mut ends = BTreeMap::new();
+        for (at, step) in program.steps.iter().enumerate() {
+            match step {
+                Step::For { .. } | Step::Loop | Step::If(_) => loops.push(at),
+                Step::End => {
+                    if let Some(opener) = loops.pop() {
+                        ends.insert(opener, at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut open: Vec<usize> = Vec::new();
+        for (at, step) in program.steps.iter().enumerate() {
+            let mut uses = |affine: &Affine| other_use.extend(affine.terms.iter().map(|term| term.0));
+            match step {
+                Step::If(value) | Step::Leave(value) => match value.as_scalar() {
+                    Some(scalar) => {
+                        let outer = open.iter().find(|at| !matches!(program.steps[**at], Step::If(_)));
+                        let end = outer.map_or(at, |outer| ends[outer]);
+                        let entry = last.entry(scalar).or_insert((end, outer.is_some()));
+                        *entry = (entry.0.max(end), outer.is_some() || entry.0 != end || entry.1);
+                    }
+                    None => uses(value),
+                },
+                Step::For { start, stop, step, .. } => [start, stop, step].into_iter().for_each(uses),
+                Step::Run(operation) => {
+                    for access in operation.reads.iter().chain(&operation.writes) {
+                        uses(&access.slot);
+                        uses(&access.start);
+                        access.extents.iter().for_each(|extent| uses(&extent.count));
+                    }
+                }
+                _ => {}
+            }
+            match step {
+                Step::For { .. } | Step::Loop | Step::If(_) => open.push(at),
+                Step::End => {
+                    open.pop();
+                }
+                _ => {}
+            }
+        }
+        for scalar in &program.scalars {
+            if let ScalarKind::Computed(compute) = &scalar.kind {
+                other_use.extend(compute.operands.iter().flat_map(|o| o.terms.iter().map(|t| t.0)));
+            }
+        }
+        // A test that is made once, outside of loops, needs no memory.
+        last.retain(|scalar, (_, again)| {
+            let fixed = match &program.scalar(*scalar).kind {
+                // Only a truth may be assumed: an argument with another use may be any number.
+                ScalarKind::Argument(_) | ScalarKind::Grid(_) => !other_use.contains(scalar),
+                ScalarKind::Computed(_) => is_outside(program, *scalar),
+                _ => false,
+            };
+            fixed && *again
+        });
+        Tests { last }
+    }
+}
+
+/// Whether a scalar follows only from arguments and is a truth.
+fn is_outside(program: &Program, scalar: ScalarId) -> bool {
+    use npumem_ir::program::Op;
+    let ScalarKind::Computed(compute) = &program.scalar(scalar).kind else { return false };
+    if !matches!(compute.op, Op::Eq | Op::Ne | Op::Lt | Op::Le) {
+        return false;
+    }
+    let mut pending: Vec<ScalarId> = compute.operands.iter().flat_map(|o| o.terms.iter().map(|t| t.0)).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(next) = pending.pop() {
+        match &program.scalar(next).kind {
+            ScalarKind::Argument(_) | ScalarKind::Grid(_) => {}
+            ScalarKind::Computed(compute) if compute.op != Op::Opaque => {
+                if seen.insert(next) {
+                    pending.extend(compute.operands.iter().flat_map(|o| o.terms.iter().map(|t| t.0)));
+                }
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// For each buffer the last step that may touch it; for each step the buffers that are done after it.
+fn last_touch(program: &Program, structure: &Structure) -> BTreeMap<usize, Vec<BufferId>> {
+    let mut last: Vec<Option<usize>> = vec![None; program.buffers.len()];
+    let mut through_handles: BTreeSet<BufferId> = BTreeSet::new();
+    for step in &program.steps {
+        if let Step::Assign(assign) = step {
+            for (_, root, _) in &assign.handles {
+                if let Root::Buffer(id) = root {
+                    through_handles.insert(program.owner(*id).0);
+                }
+            }
+        }
+    }
+    for (at, step) in program.steps.iter().enumerate() {
+        let Step::Run(operation) = step else { continue };
+        // In a loop it may be touched again until the outermost loop ends.
+        let mut end = at;
+        let mut parent = structure.parent(StepId::new(at));
+        while let Some(opener) = parent {
+            if !matches!(program.steps[opener.index()], Step::If(_)) {
+                end = structure.partner(opener).index();
+            }
+            parent = structure.parent(opener);
+        }
+        for access in operation.reads.iter().chain(&operation.writes) {
+            if let Root::Buffer(id) = access.root {
+                let place = &mut last[program.owner(id).0.index()];
+                *place = Some(place.map_or(end, |before| before.max(end)));
+            }
+        }
+    }
+    let mut out: BTreeMap<usize, Vec<BufferId>> = BTreeMap::new();
+    for (index, at) in last.iter().enumerate() {
+        let id = BufferId::new(index);
+        if let Some(at) = at
+            && !through_handles.contains(&id)
+        {
+            out.entry(*at).or_default().push(id);
+        }
+    }
+    out
+}
+
+/// An access with everything evaluated: runs of bytes of one slab.
+struct Resolved {
+    buffer: BufferId,
+    slab: SlabId,
+    /// First byte and the byte past the last, ascending, apart.
+    runs: Vec<(u64, u64)>,
+    certain: bool,
+}
+
+/// Runs of one access that are looked at one by one; more are taken as the whole span.
+const MAX_RUNS: u64 = 4096;
+
+struct Runner<'a> {
+    program: &'a Program,
+    structure: &'a Structure,
+    slabs: Slabs,
+    turns: BTreeMap<usize, Rc<Turns>>,
+    relevant: Vec<bool>,
+    relevant_list: Vec<ScalarId>,
+    tests: Tests,
+    last_touch: BTreeMap<usize, Vec<BufferId>>,
+    /// Who wrote last to addresses, whatever the path: (space, start) -> (end, slab).
+    dirt: BTreeMap<(u32, u64), (u64, SlabId)>,
+    used_slots: BTreeMap<BufferId, BTreeSet<u32>>,
+    budget: u64,
+    findings: &'a mut Findings,
+}
+
+impl Runner<'_> {
+    /// Steps `from..to`, all of one region. Regions nest at most `MAX_DEPTH` deep, and so do these calls.
+    fn block(&mut self, from: usize, to: usize, mut paths: Vec<Path>) -> Vec<Path> {
+        let mut at = from;
+        while at < to && !paths.is_empty() {
+            let id = StepId::new(at);
+            match &self.program.steps[at] {
+                Step::Run(operation) => {
+                    for path in &mut paths {
+                        self.statement(path, id, operation);
+                    }
+                }
+                Step::Assign(assign) => {
+                    for path in &mut paths {
+                        self.assign(path, assign);
+                    }
+                    paths = self.unite(paths, at);
+                }
+                Step::If(condition) => {
+                    let end = self.structure.partner(id).index();
+                    paths = self.branch(id, condition, end, paths);
+                    at = end;
+                }
+                Step::For { counter, start, stop, step } => {
+                    let end = self.structure.partner(id).index();
+                    let mut after = Vec::new();
+                    for path in paths {
+                        after.extend(self.counted(id, (*counter, start, stop, step), end, path));
+                    }
+                    paths = self.unite(after, end);
+                    at = end;
+                }
+                Step::Loop => {
+                    let end = self.structure.partner(id).index();
+                    paths = self.uncounted(id, end, paths);
+                    at = end;
+                }
+                Step::Sync(_) | Step::Leave(_) | Step::Else | Step::End => {}
+            }
+            if let Some(done) = self.last_touch.get(&at) {
+                for buffer in done {
+                    for slot in 0..self.program.buffer(*buffer).slots {
+                        if let Some(slab) = self.slabs.of(*buffer, slot) {
+                            paths.iter_mut().for_each(|path| path.memory.forget(&self.slabs, slab));
+                        }
+                    }
+                }
+            }
+            at += 1;
+        }
+        paths
+    }
+
+    fn branch(&mut self, id: StepId, condition: &Affine, end: usize, paths: Vec<Path>) -> Vec<Path> {
+        let otherwise = self.structure.otherwise(id).index();
+        let sticky = condition.as_scalar().filter(|scalar| self.tests.last.contains_key(scalar));
+        let (mut first, mut other) = (Vec::new(), Vec::new());
+        for path in paths {
+            match path.values.affine(self.program, condition) {
+                Some(0) => other.push(path),
+                Some(_) => first.push(path),
+                None => {
+                    let (mut yes, mut no) = (path.clone(), path);
+                    if let Some(scalar) = sticky {
+                        yes.values.set(scalar, Some(1));
+                        no.values.set(scalar, Some(0));
+                    }
+                    first.push(yes);
+                    other.push(no);
+                }
+            }
+        }
+        let enter = |paths: Vec<Path>, taken: bool| -> (Vec<Path>, Context) {
+            let outer = paths.first().and_then(|path| path.context.clone());
+            let context = Some(Rc::new(Place::Branch(id, taken, outer.clone())));
+            let paths = paths.into_iter().map(|path| Path { context: context.clone(), ..path });
+            (paths.collect(), outer)
+        };
+        let (first, outer_first) = enter(first, true);
+        let (other, outer_other) = enter(other, false);
+        let outer = if first.is_empty() { outer_other } else { outer_first };
+        let mut after = self.block(id.index() + 1, otherwise, first);
+        after.extend(if otherwise < end { self.block(otherwise + 1, end, other) } else { other });
+        for path in &mut after {
+            path.context.clone_from(&outer);
+        }
+        self.unite(after, end)
+    }
+
+    /// Unites paths that agree on every scalar and handle; too many are united whatever they say.
+    fn unite(&mut self, paths: Vec<Path>, at: usize) -> Vec<Path> {
+        if paths.len() < 2 {
+            return paths;
+        }
+        let mut out: Vec<Path> = Vec::new();
+        for mut path in paths {
+            for (scalar, (last, _)) in &self.tests.last {
+                // Nobody tests it any more: what was assumed of it need not be told apart.
+                if *last <= at && !matches!(self.program.scalar(*scalar).kind, ScalarKind::Argument(Some(_))) {
+                    path.values.set(*scalar, None);
+                }
+            }
+            let same = out.iter_mut().find(|other| {
+                other.handles == path.handles && other.values.agree(&path.values, &self.relevant_list)
+            });
+            match same {
+                Some(other) => {
+                    other.memory.join(&self.slabs, &path.memory);
+                    other.guessed |= path.guessed;
+                }
+                None => out.push(path),
+            }
+        }
+        if out.len() > MAX_PATHS {
+            out = vec![self.widen(out)];
+        }
+        out
+    }
+
+    /// One path of all: what they disagree on is unknown.
+    fn widen(&mut self, paths: Vec<Path>) -> Path {
+        let mut paths = paths.into_iter();
+        let Some(mut all) = paths.next() else {
+            return Path {
+                values: Values::new(self.program),
+                handles: Vec::new(),
+                memory: Memory::default(),
+                context: None,
+                guessed: true,
+            };
+        };
+        for path in paths {
+            for index in 0..self.program.scalars.len() {
+                let scalar = ScalarId::new(index);
+                if all.values.stored(scalar) != path.values.stored(scalar) {
+                    all.values.set(scalar, None);
+                }
+            }
+            for (mine, other) in all.handles.iter_mut().zip(&path.handles) {
+                if mine != other {
+                    *mine = None;
+                }
+            }
+            all.memory.join(&self.slabs, &path.memory);
+        }
+        all.guessed = true;
+        all
+    }
+
+    fn assign(&mut self, path: &mut Path, assign: &Assign) {
+        let scalars: Vec<(ScalarId, Option<i64>)> = assign
+            .scalars
+            .iter()
+            .map(|(target, value)| (*target, path.values.affine(self.program, value).filter(|_| self.relevant[target.index()])))
+            .collect();
+        let handles: Vec<_> = assign
+            .handles
+            .iter()
+            .map(|(target, root, delta)| {
+                let delta = path.values.affine(self.program, delta);
+                let named = match root {
+                    Root::Buffer(id) => {
+                        let (owner, base) = self.program.owner(*id);
+                        Some((owner, i64::try_from(base).ok()))
+                    }
+                    Root::Handle(id) => path.handles[id.index()],
+                };
+                let moved = named.map(|(buffer, start)| (buffer, start.zip(delta).and_then(|(a, b)| a.checked_add(b))));
+                (*target, moved)
+            })
+            .collect();
+        for (target, value) in scalars {
+            path.values.set(target, value);
+        }
+        for (target, value) in handles {
+            path.handles[target.index()] = value;
+        }
+    }
+
+    /// A counted loop from one path.
+    fn counted(
+        &mut self,
+        id: StepId,
+        (counter, start, stop, by): (ScalarId, &Affine, &Affine, &Affine),
+        end: usize,
+        path: Path,
+    ) -> Vec<Path> {
+        let outer = path.context.clone();
+        let before = path.values.stored(counter);
+        let value = |affine: &Affine| path.values.affine(self.program, affine);
+        let (start, stop, by) = (value(start), value(stop), value(by).filter(|by| *by > 0));
+        let turns = self.turns_of(id);
+        let mut after: Vec<Path> = Vec::new();
+        let mut heads = vec![path];
+        let (Some(mut now), Some(by)) = (start, by) else {
+            return self.any_turns(id, counter, end, heads, before);
+        };
+        let changes = turns.changes(|rest| heads[0].values.affine(self.program, rest));
+        let period = turns.period.and_then(|period| usize::try_from(period).ok());
+        let mut history: Vec<(i64, Vec<Path>)> = Vec::new();
+        let mut turn = 0_usize;
+        loop {
+            if stop.is_some_and(|stop| now >= stop) {
+                after.extend(heads);
+                break;
+            }
+            if stop.is_none() {
+                after.extend(heads.iter().cloned());
+                after = self.unite(after, end);
+            }
+            if let Some(period) = period {
+                history.push((now, heads.clone()));
+                if history.len() > period * MAX_MULTIPLES + 1 {
+                    history.remove(0);
+                }
+                if let Some(distance) = self.repeats(&history, period, &changes) {
+                    // Every turn before the next change repeats one of the last `distance`.
+                    let next = changes.iter().copied().find(|change| *change > now);
+                    let limit = match (next, stop) {
+                        (Some(next), Some(stop)) => next.min(stop),
+                        (Some(limit), None) | (None, Some(limit)) => limit,
+                        (None, None) => break,
+                    };
+                    let stride = i64::try_from(distance).unwrap_or(i64::MAX).saturating_mul(by);
+                    let jump = limit.saturating_sub(now) / stride.max(1);
+                    if jump > 0 {
+                        now += jump * stride;
+                        history.clear();
+                        continue;
+                    }
+                }
+            }
+            turn += 1;
+            self.budget = self.budget.saturating_sub(1);
+            let most = MAX_OPEN_TURNS.max(period.unwrap_or(1).saturating_mul(2 * MAX_MULTIPLES));
+            if self.budget == 0 || stop.is_none() && turn > most {
+                self.findings.push(Severity::Doubt, Kind::Budget { step: id });
+                after.extend(heads);
+                break;
+            }
+            let context = Some(Rc::new(Place::Turn(counter, Some(now), outer.clone())));
+            for path in &mut heads {
+                path.values.set(counter, Some(now));
+                path.context.clone_from(&context);
+            }
+            heads = self.block(id.index() + 1, end, heads);
+            heads = self.unite(heads, id.index());
+            match now.checked_add(by) {
+                Some(next) => now = next,
+                None => {
+                    after.extend(heads);
+                    break;
+                }
+            }
+        }
+        for path in &mut after {
+            path.context.clone_from(&outer);
+            path.values.set(counter, before);
+        }
+        after
+    }
+
+    /// The distance in turns at which the last state repeats an earlier one, nothing changing between.
+    fn repeats(&self, history: &[(i64, Vec<Path>)], period: usize, changes: &[i64]) -> Option<usize> {
+        let (now, heads) = history.last()?;
+        (1..=MAX_MULTIPLES).map(|multiple| multiple * period).take_while(|distance| *distance < history.len()).find(|distance| {
+            let (then, earlier) = &history[history.len() - 1 - distance];
+            !changes.iter().any(|change| change > then && change <= now) && self.same(earlier, heads)
+        })
+    }
+
+    /// A loop whose first value or step is unknown: any number of turns with an unknown counter.
+    fn any_turns(&mut self, id: StepId, counter: ScalarId, end: usize, heads: Vec<Path>, before: Option<i64>) -> Vec<Path> {
+        let outer = heads.first().and_then(|path| path.context.clone());
+        let context = Some(Rc::new(Place::Turn(counter, None, outer.clone())));
+        let mut all = heads.clone();
+        let mut heads = heads;
+        loop {
+            for path in &mut heads {
+                path.values.set(counter, None);
+                path.context.clone_from(&context);
+            }
+            heads = self.block(id.index() + 1, end, heads);
+            for path in &mut heads {
+                path.context.clone_from(&outer);
+                path.values.set(counter, before);
+            }
+            self.budget = self.budget.saturating_sub(1);
+            let mut joined = all.clone();
+            joined.extend(heads.iter().cloned());
+            let joined = self.unite(joined, id.index());
+            if self.same(&joined, &all) || self.budget == 0 {
+                return joined;
+            }
+            all = joined;
+            heads.clone_from(&all);
+        }
+    }
+
+    /// A loop that leaves by a condition.
+    fn uncounted(&mut self, id: StepId, end: usize, paths: Vec<Path>) -> Vec<Path> {
+        let outer = paths.first().and_then(|path| path.context.clone());
+        let leaves: Vec<usize> = (id.index() + 1..end)
+            .filter(|at| matches!(self.program.steps[*at], Step::Leave(_)) && self.structure.parent(StepId::new(*at)) == Some(id))
+            .collect();
+        let mut after: Vec<Path> = Vec::new();
+        let mut all: Vec<Path> = Vec::new();
+        let mut heads = paths;
+        let mut turn = 0;
+        while !heads.is_empty() {
+            let mut joined = all.clone();
+            joined.extend(heads.iter().cloned());
+            let mut joined = self.unite(joined, id.index());
+            if turn >= MAX_WHILE_TURNS && joined.len() > 1 {
+                joined = vec![self.widen(joined)];
+                heads.clone_from(&joined);
+            }
+            if self.same(&joined, &all) {
+                break;
+            }
+            all = joined;
+            self.budget = self.budget.saturating_sub(1);
+            if self.budget == 0 {
+                self.findings.push(Severity::Doubt, Kind::Budget { step: id });
+                after.extend(heads);
+                break;
+            }
+            let mut from = id.index() + 1;
+            for leave in &leaves {
+                heads = self.block(from, *leave, heads);
+                let Step::Leave(condition) = &self.program.steps[*leave] else { continue };
+                let mut stay = Vec::new();
+                for path in heads {
+                    match path.values.affine(self.program, condition) {
+                        Some(0) => after.push(path),
+                        Some(_) => stay.push(path),
+                        None => {
+                            after.push(path.clone());
+                            stay.push(path);
+                        }
+                    }
+                }
+                heads = stay;
+                from = leave + 1;
+            }
+            heads = self.block(from, end, heads);
+            heads = self.unite(heads, id.index());
+            turn += 1;
+            // Without a way out the loop would be looked at until its states repeat: the same.
+        }
+        for path in &mut after {
+            path.context.clone_from(&outer);
+        }
+        self.unite(after, end)
+    }
+
+    /// The same paths, whatever their histories.
+    fn same(&self, a: &[Path], b: &[Path]) -> bool {
+        a.len() == b.len()
+            && a.iter().zip(b).all(|(a, b)| {
+                a.handles == b.handles
+                    && a.memory.same(&b.memory)
+                    && self.relevant_list.iter().all(|scalar| {
+                        matches!(self.program.scalar(*scalar).kind, ScalarKind::Counter)
+                            || a.values.stored(*scalar) == b.values.stored(*scalar)
+                    })
+            })
+    }
+
+    fn turns_of(&mut self, id: StepId) -> Rc<Turns> {
+        if let Some(turns) = self.turns.get(&id.index()) {
+            return Rc::clone(turns);
+        }
+        let found = Rc::new(turns(self.program, self.structure, &self.relevant, id));
+        self.turns.insert(id.index(), Rc::clone(&found));
+        found
+    }
+
+    fn resolve(&mut self, path: &Path, access: &Access) -> Option<Resolved> {
+        if !on_chip(self.program, access.root) {
+            return None;
+        }
+        let (buffer, base, named) = match access.root {
+            Root::Buffer(id) => {
+                let (owner, delta) = self.program.owner(id);
+                (owner, i64::try_from(delta).ok(), id)
+            }
+            Root::Handle(id) => match path.handles[id.index()] {
+                Some((buffer, start)) => (buffer, start, buffer),
+                None => return None,
+            },
+        };
+        let info = self.program.buffer(buffer);
+        if info.role == Role::External {
+            return None;
+        }
+        let slot = if info.slots == 1 { Some(0) } else { path.values.affine(self.program, &access.slot) };
+        let slot = slot.and_then(|slot| u32::try_from(slot.rem_euclid(i64::from(info.slots))).ok());
+        if let Some(slot) = slot {
+            self.used_slots.entry(buffer).or_default().insert(slot);
+        }
+        let slab = self.slabs.of(buffer, slot.unwrap_or(0))?;
+        let bytes = self.slabs.get(slab).bytes;
+        let mut certain = access.certain && slot.is_some();
+        let whole = if access.extents.is_empty() { self.program.buffer(named).bytes.unwrap_or(bytes) } else { bytes };
+        let start = path.values.affine(self.program, &access.start);
+        let start = base.zip(start).and_then(|(a, b)| a.checked_add(b));
+        let runs = match (start, access.extents.is_empty()) {
+            (Some(start), true) => u64::try_from(start).ok().map(|start| {
+                // The whole of what it names, from its first byte on.
+                let end = if matches!(access.root, Root::Handle(_)) { bytes } else { start.saturating_add(whole) };
+                vec![(start, end)]
+            }),
+            (Some(start), false) => self.runs(path, access, start),
+            (None, _) => None,
+        };
+        let runs = runs.unwrap_or_else(|| {
+            certain = false;
+            vec![(0, bytes)]
+        });
+        Some(Resolved { buffer, slab, runs, certain })
+    }
+
+    /// The runs of bytes of a strided box.
+    fn runs(&self, path: &Path, access: &Access, start: i64) -> Option<Vec<(u64, u64)>> {
+        let mut low = i128::from(start);
+        let mut run = i128::from((access.element.bits() / 8).max(1));
+        let mut outer: Vec<(i128, i128)> = Vec::new();
+        for extent in access.extents.iter().rev() {
+            let count = i128::from(path.values.affine(self.program, &extent.count)?);
+            if count <= 0 {
+                return Some(Vec::new());
+            }
+            let stride = i128::from(extent.stride);
+            if count == 1 || stride == 0 {
+                continue;
+            }
+            if stride < 0 {
+                low += stride * (count - 1);
+            }
+            let stride = stride.abs();
+            if outer.is_empty() && stride <= run {
+                run += stride * (count - 1);
+            } else {
+                outer.push((count, stride));
+            }
+        }
+        let total = outer.iter().try_fold(1_u64, |n, (count, _)| n.checked_mul(u64::try_from(*count).ok()?));
+        let mut starts = vec![low];
+        if total.is_none_or(|total| total > MAX_RUNS) {
+            // Too many pieces to keep apart: the span from the first to the last byte.
+            let span: i128 = outer.iter().map(|(count, stride)| stride * (count - 1)).sum();
+            run += span;
+        } else {
+            for (count, stride) in &outer {
+                starts = (0..*count).flat_map(|k| starts.iter().map(move |s| s + k * stride).collect::<Vec<_>>()).collect();
+            }
+        }
+        starts.sort_unstable();
+        let mut runs: Vec<(u64, u64)> = Vec::with_capacity(starts.len());
+        for first in starts {
+            let (first, last) = (u64::try_from(first.max(0)).ok()?, u64::try_from((first + run).max(0)).ok()?);
+            match runs.last_mut() {
+                Some(before) if first <= before.1 => before.1 = before.1.max(last),
+                _ => runs.push((first, last)),
+            }
+        }
+        Some(runs)
+    }
+
+    fn statement(&mut self, path: &mut Path, id: StepId, operation: &Operation) {
+        self.budget = self.budget.saturating_sub(1);
+        self.findings.work += 1;
+        let event = Event { step: id, context: path.context.clone() };
+        let reads: Vec<Resolved> = operation.reads.iter().filter_map(|access| self.resolve(path, access)).collect();
+        let writes: Vec<Resolved> = operation.writes.iter().filter_map(|access| self.resolve(path, access)).collect();
+        for read in &reads {
+            self.inside(read, &event);
+            self.read(path, read, &event);
+        }
+        self.own_input(operation, &reads, &writes, &event, path.guessed);
+        for write in &writes {
+            self.inside(write, &event);
+            let slab = *self.slabs.get(write.slab);
+            for (start, end) in &write.runs {
+                let end = (*end).min(slab.bytes);
+                path.memory.write(&self.slabs, write.slab, *start, end, write.certain, &event);
+                if let Some((space, address)) = slab.place
+                    && *start < end
+                {
+                    let range = (space, address + start, address + end);
+                    path.memory.clobber(&self.slabs, write.slab, range, write.certain, (&event, write.buffer));
+                    self.soil(range, write.slab);
+                }
+            }
+        }
+    }
+
+    /// Touches bytes past its slot?
+    fn inside(&mut self, access: &Resolved, event: &Event) {
+        let bytes = self.slabs.get(access.slab).bytes;
+        if let Some((start, end)) = access.runs.iter().find(|(_, end)| *end > bytes)
+            && access.certain
+        {
+            let range = ByteRange { start: Offset(*start), end: Offset(*end) };
+            let kind = Kind::PastBuffer { buffer: access.buffer, bytes: range, size: Bytes(bytes), at: event.at() };
+            self.findings.push(Severity::Fault, kind);
+        }
+    }
+
+    fn soil(&mut self, (space, start, end): (u32, u64, u64), slab: SlabId) {
+        // What begins before the range and reaches into it keeps its head and its tail.
+        if let Some((&(s, low), &(high, owner))) = self.dirt.range(..=(space, start)).next_back()
+            && s == space
+            && high > start
+        {
+            self.dirt.insert((space, low), (start, owner));
+            if low == start {
+                self.dirt.remove(&(space, low));
+            }
+            if high > end {
+                self.dirt.insert((space, end), (high, owner));
+            }
+        }
+        while let Some((&(s, low), &(high, owner))) = self.dirt.range((space, start)..(space, end)).next() {
+            self.dirt.remove(&(s, low));
+            if high > end {
+                self.dirt.insert((space, end), (high, owner));
+            }
+        }
+        self.dirt.insert((space, start), (end, slab));
+    }
+
+    fn read(&mut self, path: &Path, read: &Resolved, event: &Event) {
+        let slab = *self.slabs.get(read.slab);
+        let mut wrong: Vec<memory::Cell> = Vec::new();
+        let (mut unsure, mut unwritten, mut right) = (None, None, false);
+        let mut writers: Vec<(StepId, u64, u64)> = Vec::new();
+        for (start, end) in &read.runs {
+            path.memory.read(&self.slabs, read.slab, *start, (*end).min(slab.bytes), |cell, low, high| {
+                if cell.flags & CLOBBERED != 0 {
+                    wrong.push(memory::Cell { start: low, end: high, ..cell.clone() });
+                } else if cell.flags & UNSURE != 0 {
+                    unsure = Some(memory::Cell { start: low, end: high, ..cell.clone() });
+                }
+                if cell.flags & UNWRITTEN != 0 {
+                    unwritten = Some(unwritten.map_or((low, high), |(a, b): (u64, u64)| (a.min(low), b.max(high))));
+                }
+                right |= cell.flags & (CLOBBERED | UNSURE | UNWRITTEN) == 0;
+                if let Some((writer, from, to)) = &cell.writer
+                    && cell.flags & CLOBBERED == 0
+                {
+                    writers.push((writer.step, *from, *to));
+                }
+            });
+        }
+        let address = slab.place.map_or(0, |place| place.1);
+        let shift = |low: u64, high: u64| ByteRange { start: Offset(address + low), end: Offset(address + high) };
+        if let Some(first) = wrong.first()
+            && let Some((taker, other)) = &first.taker
+        {
+            let end = wrong.iter().take_while(|cell| cell.taker.as_ref().is_some_and(|t| t.1 == *other)).last().map_or(first.end, |cell| cell.end);
+            let kind = Kind::Overwritten {
+                reader: read.buffer,
+                other: *other,
+                bytes: shift(first.start, end),
+                written: first.writer.as_ref().map(|writer| writer.0.at()),
+                overwritten: taker.at(),
+                read: event.at(),
+                partly: right,
+            };
+            let severity = if read.certain && !path.guessed { Severity::Fault } else { Severity::Doubt };
+            self.findings.push(severity, kind);
+        } else if let Some(cell) = &unsure
+            && let Some((taker, other)) = &cell.taker
+        {
+            let kind = Kind::Overwritten {
+                reader: read.buffer,
+                other: *other,
+                bytes: shift(cell.start, cell.end),
+                written: cell.writer.as_ref().map(|writer| writer.0.at()),
+                overwritten: taker.at(),
+                read: event.at(),
+                partly: true,
+            };
+            self.findings.push(Severity::Doubt, kind);
+        }
+        if let Some((low, high)) = unwritten
+            && self.program.buffer(read.buffer).role != Role::Queue
+        {
+            self.unwritten(read, slab, (low, high), event);
+        }
+        // Two writers where the later one covers only part of the earlier one's bytes.
+        for pair in writers.windows(2) {
+            let ((first, a, b), (second, c, d)) = (pair[0], pair[1]);
+            if first != second && a.max(c) < b.min(d) {
+                let (older, newer) = if (b - a) >= (d - c) { (first, second) } else { (second, first) };
+                let kind = Kind::Torn { buffer: read.buffer, first: older, second: newer, read: event.at() };
+                self.findings.push(Severity::Warning, kind);
+                break;
+            }
+        }
+    }
+
+    fn unwritten(&mut self, read: &Resolved, slab: memory::Slab, (low, high): (u64, u64), event: &Event) {
+        if let Some((space, address)) = slab.place {
+            let (start, end) = (address + low, address + high);
+            let before = self.dirt.range(..=(space, start)).next_back().filter(|((s, _), (end, _))| *s == space && *end > start);
+            let inside = self.dirt.range((space, start)..(space, end));
+            let foreign = before.into_iter().chain(inside).find_map(|((_, from), (to, owner))| {
+                let other = self.slabs.get(*owner).buffer;
+                (other != read.buffer).then_some((*from, *to, other))
+            });
+            if let Some((from, to, other)) = foreign {
+                let bytes = ByteRange { start: Offset(from.max(start)), end: Offset(to.min(end)) };
+                self.findings.unite(read.buffer, other);
+                let kind = Kind::Foreign { reader: read.buffer, other, bytes, read: event.at() };
+                self.findings.push(Severity::Doubt, kind);
+                return;
+            }
+        }
+        let bytes = ByteRange { start: Offset(low), end: Offset(high) };
+        let kind = Kind::NeverWritten { buffer: read.buffer, bytes, read: event.at() };
+        self.findings.push(Severity::Warning, kind);
+    }
+
+    /// Does a statement write over what it still has to read?
+    fn own_input(&mut self, operation: &Operation, reads: &[Resolved], writes: &[Resolved], event: &Event, guessed: bool) {
+        if operation.in_place == InPlace::Always {
+            return;
+        }
+        for write in writes {
+            for read in reads.iter().filter(|read| read.slab != write.slab) {
+                let (a, b) = (self.slabs.get(read.slab), self.slabs.get(write.slab));
+                let (Some((space, from)), Some((other_space, to))) = (a.place, b.place) else { continue };
+                if space != other_space {
+                    continue;
+                }
+                let mut shared = None;
+                for (start, end) in &read.runs {
+                    for (s, e) in &write.runs {
+                        let low = (from + start).max(to + s);
+                        let high = (from + end).min(to + e);
+                        if low < high && shared.is_none() {
+                            shared = Some((low, high));
+                        }
+                    }
+                }
+                let Some((low, high)) = shared else { continue };
+                let begin = |runs: &[(u64, u64)], base: u64| runs.first().map(|run| base + run.0);
+                let size = |runs: &[(u64, u64)]| runs.iter().map(|run| run.1 - run.0).sum::<u64>();
+                let together = begin(&read.runs, from) == begin(&write.runs, to);
+                let alike = together && size(&write.runs) <= size(&read.runs);
+                if operation.in_place == InPlace::Elementwise && alike {
+                    continue;
+                }
+                // Exactly on top: some engines read it all in time, and only their maker knows.
+                let sure = !together && read.certain && write.certain && operation.known && !guessed;
+                let bytes = ByteRange { start: Offset(low), end: Offset(high) };
+                let kind = Kind::OwnInput { reader: read.buffer, other: write.buffer, bytes, read: event.at() };
+                self.findings.push(if sure { Severity::Fault } else { Severity::Doubt }, kind);
+            }
+        }
+    }
+
+    /// Slots that nobody used although the run was complete.
+    fn slots(&mut self) {
+        for (buffer, used) in std::mem::take(&mut self.used_slots) {
+            let info = self.program.buffer(buffer);
+            if info.slots > 1 && info.role != Role::Queue && used.len() < info.slots as usize {
+                let kind = Kind::UnusedSlots { buffer, used: used.into_iter().collect(), slots: info.slots };
+                self.findings.push(Severity::Warning, kind);
+            }
+        }
+    }
+}
