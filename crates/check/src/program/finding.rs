@@ -363,7 +363,8 @@ impl Findings {
     pub fn into_verdict(mut self, program: &Program, options: &Options) -> ProgramVerdict {
         if !options.plan_is_separate {
             for index in 0..self.list.len() {
-                if let Kind::Overwritten { reader, other, .. } | Kind::OwnInput { reader, other, .. } = self.list[index].kind
+                if let Kind::Overwritten { reader, other, .. } | Kind::OwnInput { reader, other, .. } =
+                    self.list[index].kind
                     && self.root(reader) == self.root(other)
                     && self.list[index].severity == Severity::Fault
                 {
@@ -525,7 +526,9 @@ impl Finding {
         let space = |id: &BufferId| program.buffer(*id).space.clone();
         match &self.kind {
             Kind::Overwritten { reader, other, bytes, written, overwritten, read, partly } => {
-                let written = written.as_ref().map_or(String::new(), |at| format!("; they were written at {}", moment(program, at)));
+                let written = written
+                    .as_ref()
+                    .map_or(String::new(), |at| format!("; they were written at {}", moment(program, at)));
                 format!(
                     "{} reads {} of {} in {} that {} has overwritten at {}{written}{}",
                     moment(program, read),
@@ -594,12 +597,9 @@ impl Finding {
                 statement(program, *step),
                 name(buffer)
             ),
-            Kind::PastBuffer { buffer, bytes, size: whole, at } => format!(
-                "{} touches {} of {}, whose slot has {whole}",
-                moment(program, at),
-                size(bytes),
-                name(buffer)
-            ),
+            Kind::PastBuffer { buffer, bytes, size: whole, at } => {
+                format!("{} touches {} of {}, whose slot has {whole}", moment(program, at), size(bytes), name(buffer))
+            }
             Kind::AliasMoved { buffer, owner, expected, found } => format!(
                 "{} is a name for bytes of {} and must lie at {expected}; it lies at {found}",
                 name(buffer),
@@ -634,7 +634,11 @@ impl Finding {
                 )
             }
             Kind::Race { first, second, buffers, bytes } => {
-                let same = if buffers.0 == buffers.1 { name(&buffers.0) } else { format!("{} and {}", name(&buffers.0), name(&buffers.1)) };
+                let same = if buffers.0 == buffers.1 {
+                    name(&buffers.0)
+                } else {
+                    format!("{} and {}", name(&buffers.0), name(&buffers.1))
+                };
                 format!(
                     "nothing orders {} before {}: both touch {} of {same}, on two engines",
                     moment(program, first),

@@ -38,7 +38,12 @@ pub(super) struct Slabs {
 impl Slabs {
     pub fn new(program: &Program) -> Self {
         let mut spaces: BTreeMap<&str, u32> = BTreeMap::new();
-        let mut out = Slabs { slabs: Vec::new(), first: vec![None; program.buffers.len()], by_place: Vec::new(), largest: Vec::new() };
+        let mut out = Slabs {
+            slabs: Vec::new(),
+            first: vec![None; program.buffers.len()],
+            by_place: Vec::new(),
+            largest: Vec::new(),
+        };
         for (id, buffer) in program.buffers() {
             if buffer.role == Role::External || buffer.alias.is_some() {
                 continue;
@@ -120,10 +125,14 @@ impl Memory {
     pub fn same(&self, other: &Memory) -> bool {
         self.slabs.len() == other.slabs.len()
             && self.slabs.iter().zip(&other.slabs).all(|((a, left), (b, right))| {
-                a == b && (Rc::ptr_eq(left, right) || {
-                    left.len() == right.len()
-                        && left.iter().zip(right.iter()).all(|(x, y)| (x.start, x.end, x.flags) == (y.start, y.end, y.flags))
-                })
+                a == b
+                    && (Rc::ptr_eq(left, right) || {
+                        left.len() == right.len()
+                            && left
+                                .iter()
+                                .zip(right.iter())
+                                .all(|(x, y)| (x.start, x.end, x.flags) == (y.start, y.end, y.flags))
+                    })
             })
     }
 

@@ -114,8 +114,11 @@ fn generate(random: &mut Random) -> Program {
                 b.step(Step::Assign(Assign { scalars: vec![], handles: vec![(id, root, 0.into())] }));
             }
             _ => {
-                let reads = (0..random.below(3)).map(|_| access(random, &b, &buffers, &counters, variable, handle)).collect();
-                let writes = (0..random.below(2) + 1).map(|_| access(random, &b, &buffers, &counters, variable, handle)).collect();
+                let reads =
+                    (0..random.below(3)).map(|_| access(random, &b, &buffers, &counters, variable, handle)).collect();
+                let writes = (0..random.below(2) + 1)
+                    .map(|_| access(random, &b, &buffers, &counters, variable, handle))
+                    .collect();
                 b.run(Operation { reads, writes, in_place: InPlace::Always, ..Operation::new("op", "v") });
             }
         }
@@ -427,7 +430,7 @@ fn agree(seed: u64) -> Option<bool> {
 
 #[test]
 fn the_checker_agrees_with_the_oracle() {
-    let count = std::env::var("NPUMEM_ORACLE_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(6000_u64);
+    let count = std::env::var("NPUMEM_ORACLE_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(3000_u64);
     let first = std::env::var("NPUMEM_ORACLE_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1_u64);
     let (mut sound, mut unsound, mut left_out) = (0_u64, 0_u64, 0_u64);
     for seed in first..first + count {

@@ -103,12 +103,8 @@ fn aliases(program: &Program, findings: &mut Findings) {
         if let (Some(found), Some(owner)) = (address(id), address(alias.of)) {
             let expected = owner.saturating_add(alias.delta);
             if found != expected {
-                let kind = Kind::AliasMoved {
-                    buffer: id,
-                    owner: alias.of,
-                    expected: Offset(expected),
-                    found: Offset(found),
-                };
+                let kind =
+                    Kind::AliasMoved { buffer: id, owner: alias.of, expected: Offset(expected), found: Offset(found) };
                 findings.push(Severity::Fault, kind);
             }
         }
@@ -206,7 +202,8 @@ fn reach(program: &Program, device: &Device, id: StepId, operation: &Operation, 
             }
         }
         EngineKind::Matrix | EngineKind::Vector => {
-            let units: Vec<_> = device.engines().filter(|(_, engine)| engine.kind == kind && engine.compute.is_some()).collect();
+            let units: Vec<_> =
+                device.engines().filter(|(_, engine)| engine.kind == kind && engine.compute.is_some()).collect();
             if units.is_empty() {
                 return;
             }
@@ -269,9 +266,8 @@ fn staged_cycles(program: &Program, device: &Device, operation: &Operation, spac
         }
         bytes += size;
     }
-    let rates = device.links().filter(|(_, link)| {
-        link.from == space && device.space(link.to).kind == SpaceKind::Scratchpad
-    });
+    let rates =
+        device.links().filter(|(_, link)| link.from == space && device.space(link.to).kind == SpaceKind::Scratchpad);
     let best = rates.filter_map(|(id, _)| device.link_rate(id).ok()).fold(0_f64, f64::max);
     (best > 0.0).then(|| (bytes / best).ceil() as u64)
 }

@@ -334,9 +334,9 @@ impl Runner<'_> {
                     path.values.set(*scalar, None);
                 }
             }
-            let same = out.iter_mut().find(|other| {
-                other.handles == path.handles && other.values.agree(&path.values, &self.relevant_list)
-            });
+            let same = out
+                .iter_mut()
+                .find(|other| other.handles == path.handles && other.values.agree(&path.values, &self.relevant_list));
             match same {
                 Some(other) => {
                     other.memory.join(&self.slabs, &path.memory);
@@ -385,7 +385,9 @@ impl Runner<'_> {
         let scalars: Vec<(ScalarId, Option<i64>)> = assign
             .scalars
             .iter()
-            .map(|(target, value)| (*target, path.values.affine(self.program, value).filter(|_| self.relevant[target.index()])))
+            .map(|(target, value)| {
+                (*target, path.values.affine(self.program, value).filter(|_| self.relevant[target.index()]))
+            })
             .collect();
         let handles: Vec<_> = assign
             .handles
@@ -497,14 +499,23 @@ impl Runner<'_> {
     /// The distance in turns at which the last state repeats an earlier one, nothing changing between.
     fn repeats(&self, history: &[(i64, Vec<Path>)], period: usize, changes: &[i64]) -> Option<usize> {
         let (now, heads) = history.last()?;
-        (1..=MAX_MULTIPLES).map(|multiple| multiple * period).take_while(|distance| *distance < history.len()).find(|distance| {
-            let (then, earlier) = &history[history.len() - 1 - distance];
-            !changes.iter().any(|change| change > then && change <= now) && self.same(earlier, heads)
-        })
+        (1..=MAX_MULTIPLES).map(|multiple| multiple * period).take_while(|distance| *distance < history.len()).find(
+            |distance| {
+                let (then, earlier) = &history[history.len() - 1 - distance];
+                !changes.iter().any(|change| change > then && change <= now) && self.same(earlier, heads)
+            },
+        )
     }
 
     /// A loop whose first value or step is unknown: any number of turns with an unknown counter.
-    fn any_turns(&mut self, id: StepId, counter: ScalarId, end: usize, heads: Vec<Path>, before: Option<i64>) -> Vec<Path> {
+    fn any_turns(
+        &mut self,
+        id: StepId,
+        counter: ScalarId,
+        end: usize,
+        heads: Vec<Path>,
+        before: Option<i64>,
+    ) -> Vec<Path> {
         let outer = heads.first().and_then(|path| path.context.clone());
         let context = Some(Rc::new(Place::Turn(counter, None, outer.clone())));
         let mut all = heads.clone();
@@ -535,7 +546,9 @@ impl Runner<'_> {
     fn uncounted(&mut self, id: StepId, end: usize, paths: Vec<Path>) -> Vec<Path> {
         let outer = paths.first().and_then(|path| path.context.clone());
         let leaves: Vec<usize> = (id.index() + 1..end)
-            .filter(|at| matches!(self.program.steps[*at], Step::Leave(_)) && self.structure.parent(StepId::new(*at)) == Some(id))
+            .filter(|at| {
+                matches!(self.program.steps[*at], Step::Leave(_)) && self.structure.parent(StepId::new(*at)) == Some(id)
+            })
             .collect();
         let mut after: Vec<Path> = Vec::new();
         let mut all: Vec<Path> = Vec::new();
@@ -687,7 +700,8 @@ impl Runner<'_> {
             run += span;
         } else {
             for (count, stride) in &outer {
-                starts = (0..*count).flat_map(|k| starts.iter().map(move |s| s + k * stride).collect::<Vec<_>>()).collect();
+                starts =
+                    (0..*count).flat_map(|k| starts.iter().map(move |s| s + k * stride).collect::<Vec<_>>()).collect();
             }
         }
         starts.sort_unstable();
@@ -793,7 +807,11 @@ impl Runner<'_> {
         if let Some(first) = wrong.first()
             && let Some((taker, other)) = &first.taker
         {
-            let end = wrong.iter().take_while(|cell| cell.taker.as_ref().is_some_and(|t| t.1 == *other)).last().map_or(first.end, |cell| cell.end);
+            let end = wrong
+                .iter()
+                .take_while(|cell| cell.taker.as_ref().is_some_and(|t| t.1 == *other))
+                .last()
+                .map_or(first.end, |cell| cell.end);
             let kind = Kind::Overwritten {
                 reader: read.buffer,
                 other: *other,
@@ -839,7 +857,8 @@ impl Runner<'_> {
     fn unwritten(&mut self, read: &Resolved, slab: memory::Slab, (low, high): (u64, u64), event: &Event) {
         if let Some((space, address)) = slab.place {
             let (start, end) = (address + low, address + high);
-            let before = self.dirt.range(..=(space, start)).next_back().filter(|((s, _), (end, _))| *s == space && *end > start);
+            let before =
+                self.dirt.range(..=(space, start)).next_back().filter(|((s, _), (end, _))| *s == space && *end > start);
             let inside = self.dirt.range((space, start)..(space, end));
             let foreign = before.into_iter().chain(inside).find_map(|((_, from), (to, owner))| {
                 let other = self.slabs.get(*owner).buffer;
@@ -859,7 +878,14 @@ impl Runner<'_> {
     }
 
     /// Does a statement write over what it still has to read?
-    fn own_input(&mut self, operation: &Operation, reads: &[Resolved], writes: &[Resolved], event: &Event, guessed: bool) {
+    fn own_input(
+        &mut self,
+        operation: &Operation,
+        reads: &[Resolved],
+        writes: &[Resolved],
+        event: &Event,
+        guessed: bool,
+    ) {
         if operation.in_place == InPlace::Always {
             return;
         }

@@ -44,9 +44,16 @@ enum Class {
     /// Does not follow the counter.
     Free,
     /// `factor * counter + rest`, the rest free; `fixed` when the rest has one value in all of the loop.
-    Linear { factor: i64, rest: Affine, fixed: bool },
+    Linear {
+        factor: i64,
+        rest: Affine,
+        fixed: bool,
+    },
     /// Follows it through periods and changes.
-    Finite { period: u64, changes: Vec<(i64, Affine)> },
+    Finite {
+        period: u64,
+        changes: Vec<(i64, Affine)>,
+    },
     Open,
 }
 
@@ -154,10 +161,15 @@ pub(super) fn turns(program: &Program, structure: &Structure, relevant: &[bool],
                 let class = classes.affine(value);
                 meet(compared(class, None))
             }
-            Step::For { start, stop, step, .. } => [start, stop, step].into_iter().all(|affine| meet(classes.affine(affine))),
+            Step::For { start, stop, step, .. } => {
+                [start, stop, step].into_iter().all(|affine| meet(classes.affine(affine)))
+            }
             Step::Assign(assign) => {
                 let scalars = assign.scalars.iter().filter(|(target, _)| relevant[target.index()]);
-                scalars.map(|(_, value)| value).chain(assign.handles.iter().map(|(_, _, delta)| delta)).all(|value| meet(classes.affine(value)))
+                scalars
+                    .map(|(_, value)| value)
+                    .chain(assign.handles.iter().map(|(_, _, delta)| delta))
+                    .all(|value| meet(classes.affine(value)))
             }
             _ => true,
         };
