@@ -35,3 +35,8 @@ use npumem_ir::Problem;
 pub fn place(problem: &Problem, options: &PlacementOptions) -> Result<Placement, PlacementError> {
     npumem_planner::placement::place(problem, options, None)
 }
+
+/// The README's example, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

@@ -16,7 +16,10 @@ pub(super) fn headline(report: &PlanReport) -> String {
         .map(|space| format!("{} is short of {}", space.name, space.over))
         .collect();
     if !over.is_empty() {
-        return format!("{}: {}", onto("does not fit"), over.join(", "));
+        // Only a proof says "does not fit"; a search that came up short says that.
+        let verb = if report.infeasible.is_some() { "does not fit" } else { "may or may not fit" };
+        let whose = if report.infeasible.is_some() { "" } else { "the best plan found: " };
+        return format!("{}: {whose}{}", onto(verb), over.join(", "));
     }
     if let Some(infeasible) = &report.infeasible {
         let short = infeasible.needed.saturating_sub(infeasible.capacity.unwrap_or(Bytes::MAX).0);

@@ -1,0 +1,225 @@
+//! The command line as its users meet it: exit codes, both outputs, files that come back, and errors that say where.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn npumem(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_npumem")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("killed: {output:?}"))
+}
+
+/// A folder of this test's own, emptied.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn write(folder: &Path, name: &str, content: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, content).unwrap();
+    path.to_string_lossy().into_owned()
+}
+
+const THREE: &str = "id,lower,upper,size\nx,0,4,64\ny,2,6,64\nz,4,8,64\n";
+
+#[test]
+fn a_problem_is_planned_written_checked_and_damaged() {
+    let folder = folder("round");
+    let (problem, planned) = (write(&folder, "p.csv", THREE), folder.join("planned.csv"));
+    let planned = planned.to_string_lossy().into_owned();
+    let output = npumem(&["plan", &problem, "--capacity", "128", "-o", &planned, "--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["spaces"][0]["peak"], 128);
+    assert_eq!(report["spaces"][0]["lower_bound"], 128);
+    assert_eq!(report["fits"], true);
+
+    assert_eq!(code(&npumem(&["check", &planned])), 0);
+    let output = npumem(&["check", &problem, &planned, "--capacity", "128"]);
+    assert_eq!(code(&output), 0);
+    assert!(stdout(&output).starts_with("SOUND: 3 buffers"), "{}", stdout(&output));
+
+    // By hand: y is moved onto whatever lies at 0.
+    let rows = std::fs::read_to_string(&planned).unwrap();
+    let damaged: String = rows
+        .lines()
+        .map(|row| if row.starts_with("y,") { "y,2,6,64,32\n".to_owned() } else { format!("{row}\n") })
+        .collect();
+    let damaged = write(&folder, "damaged.csv", &damaged);
+    let output = npumem(&["check", &problem, &damaged]);
+    assert_eq!(code(&output), 1);
+    let text = stdout(&output);
+    assert!(text.starts_with("UNSOUND: 2 violations"), "{text}");
+    assert!(text.contains("'x' (#0)") && text.contains("'y' (#1)") && text.contains("'z' (#2)"), "{text}");
+    let json: Value = serde_json::from_str(&stdout(&npumem(&["check", &problem, &damaged, "--json"]))).unwrap();
+    assert_eq!(json["verdict"], "unsound");
+    assert_eq!(json["violations"][0]["detail"]["kind"], "overlap");
+}
+
+#[test]
+fn every_form_of_a_plan_checks() {
+    let folder = folder("forms");
+    let problem = write(&folder, "p.csv", THREE);
+    for name in ["plan.csv", "plan.json", "plan.txt"] {
+        let path = folder.join(name).to_string_lossy().into_owned();
+        assert_eq!(code(&npumem(&["plan", &problem, "-o", &path])), 0, "{name}");
+        let output = npumem(&["check", &problem, &path]);
+        assert_eq!(code(&output), 0, "{name}: {}{}", stdout(&output), stderr(&output));
+    }
+    let output = npumem(&["plan", &problem, "-o", "-"]);
+    assert_eq!(code(&output), 0);
+    assert!(stdout(&output).starts_with("id,lower,upper,size,offset\n"), "{}", stdout(&output));
+    let output = npumem(&["plan", &problem, "-o", &folder.join("plan.xyz").to_string_lossy()]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("the ending says the format"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_cannot_fit_says_why_and_exits_with_1() {
+    let folder = folder("small");
+    let (problem, planned) = (write(&folder, "p.csv", THREE), folder.join("planned.csv"));
+    let output = npumem(&["plan", &problem, "--capacity", "127"]);
+    assert_eq!(code(&output), 1);
+    let text = stdout(&output);
+    assert!(text.starts_with("p does not fit"), "{text}");
+    assert!(text.contains("128 B") && text.contains("127 B"), "{text}");
+    let output = npumem(&["plan", &problem, "--capacity", "127", "-o", &planned.to_string_lossy()]);
+    assert_eq!(code(&output), 2);
+    assert!(!planned.exists(), "a plan that does not fit is not written");
+}
+
+#[test]
+fn bad_inputs_say_where_and_exit_with_2() {
+    let folder = folder("bad");
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("reversed.csv", "id,lower,upper,size\nx,4,2,64\n", &["line 2", "upper"]),
+        ("negative.csv", "id,lower,upper,size\nx,0,2,-64\n", &["line 2", "size", "'-64'"]),
+        ("empty-range.csv", "id,lower,upper,size\nx,2,2,64\n", &["line 2"]),
+        ("twice.csv", "id,lower,upper,size\nx,0,2,64\nx,3,4,64\n", &["line 3", "'x'"]),
+        ("huge.csv", "id,lower,upper,size\nx,0,2,18446744073709551616\n", &["line 2", "size"]),
+        ("short.csv", "id,lower,upper,size\nx,0,2\n", &["line 2"]),
+        ("claims.json", "{\"format\": \"npumem-problem\", \"version\": 1", &["line 1"]),
+        ("nothing.csv", "", &["nothing.csv"]),
+        ("cut.onnx", "\u{8}\u{7}\u{3a}\u{7f}abc", &["byte"]),
+    ];
+    for (name, content, wanted) in cases {
+        let path = write(&folder, name, content);
+        let output = npumem(&["plan", &path]);
+        assert_eq!(code(&output), 2, "{name}: {}", stdout(&output));
+        let text = stderr(&output);
+        assert!(text.starts_with("npumem: ") && text.contains(name), "{name}: {text}");
+        for word in *wanted {
+            assert!(text.contains(word), "{name}: no {word:?} in {text}");
+        }
+    }
+    let problem = write(&folder, "good.csv", THREE);
+    let calls: &[(&[&str], &str)] = &[
+        (&["plan", "nowhere.csv"], "nowhere.csv: cannot be read"),
+        (&["plan", &problem, "--device", "ascend-910b9"], "no device"),
+        (&["plan", &problem, "--capacity", "12 XB"], "not a size"),
+        (&["plan", &problem, "--capacity", "ub=12"], "no such space"),
+        (&["plan", &problem, "--dim", "a=1"], "--dim is for models"),
+        (&["plan", &problem, "--threads", "0"], "--threads"),
+        (&["plan", &problem, "--without", "luck"], "no such part"),
+        (&["plan", &problem, "--report", "no/such/folder.html"], "there is no folder"),
+        (&["check", &problem], "offset"),
+        (&["plan", "--dim", "nonsense"], "--dim"),
+        (&["plan", "--shape", "x=1xA"], "--shape"),
+        (&["devices", "nothing-like-it"], "no device"),
+    ];
+    for (arguments, wanted) in calls {
+        let output = npumem(arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}: {}", stdout(&output));
+        assert!(stderr(&output).contains(wanted), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn the_example_is_planned_without_an_input() {
+    let output = npumem(&["plan"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.starts_with("example-cnn fits ascend-910b2"), "{text}");
+    for part in ["peak", "lower bound", "gap", "Live at the peak of hbm", "given order", "hybrid", "bounds the whole"] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes_on_any_number_of_threads() {
+    let one = npumem(&["plan", "--json", "--threads", "1"]);
+    let two = npumem(&["plan", "--json", "--threads", "2"]);
+    assert_eq!(code(&one), 0);
+    assert_eq!(one.stdout, two.stdout);
+    assert_eq!(one.stdout, npumem(&["plan", "--json"]).stdout);
+}
+
+#[test]
+fn the_report_page_is_one_file_with_the_reports_numbers() {
+    let folder = folder("page");
+    let page = folder.join("out.html");
+    let output = npumem(&["plan", "--report", &page.to_string_lossy(), "--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let html = std::fs::read_to_string(&page).unwrap();
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert!(html.contains(&report["spaces"][0]["peak"].to_string()));
+    assert!(!html.contains("http://") && !html.contains("https://"), "the page names no other site");
+    let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["out.html"], "no part file is left");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it_quietly() {
+    let script = format!("{} plan --json | head -c 1", env!("CARGO_BIN_EXE_npumem"));
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.stdout, b"{");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn devices_are_listed_and_shown() {
+    let output = npumem(&["devices"]);
+    assert_eq!(code(&output), 0);
+    let text = stdout(&output);
+    for name in ["ascend-310p", "ascend-910b2", "nvidia-h200", "generic-npu", "arm-ethos-u85", "tenstorrent-wormhole"] {
+        assert!(text.contains(name), "no {name} in {text}");
+    }
+    let output = npumem(&["devices", "ascend-910b2", "--json"]);
+    let device: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(device["name"], "ascend-910b2");
+    assert!(stdout(&npumem(&["devices", "ascend-910b2"])).contains("estimated"));
+}
+
+#[test]
+fn ctrl_c_gives_the_best_plan_so_far_and_says_so() {
+    let Some(hard) = npumem_testing::shared("data/placement/minimalloc/J.1048576.csv") else { return };
+    let started = Command::new(env!("CARGO_BIN_EXE_npumem"))
+        .args(["plan", &hard.to_string_lossy(), "--effort", "thorough", "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let sent = Command::new("kill").args(["-INT", &started.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = started.wait_with_output().unwrap();
+    assert_eq!(code(&output), 0);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["origin"]["stop"], "interrupted");
+    assert!(report["spaces"][0]["peak"].as_u64().unwrap() >= 989_184);
+}
