@@ -107,6 +107,12 @@ pub(super) fn lower(model: &Proto, options: &Options) -> Result<Model, ImportErr
             .expected("an ONNX model")
             .hint("is this an ONNX file?")
     })?;
+    if model.opset_import.is_empty() {
+        return Err(ImportError::new(ErrorKind::Missing, "the model")
+            .found("no version of an operator set")
+            .expected("at least one: nodes cannot be read without it")
+            .hint("the file is truncated, or older than ONNX 1.0: fetch or export it again"));
+    }
     let mut functions = HashMap::new();
     for function in &model.functions {
         let key = (plain(&function.domain), function.name.as_str(), function.overload.as_str());

@@ -253,13 +253,14 @@ fn repeat(model: &mut Writer, name: &str, times: u64) {
     for axis in 0..4 {
         parts.push(length(model, &at(&format!("length{axis}")), &all, axis));
     }
-    let target = [&parts[0], &parts[1], &at("times"), &parts[2], &parts[3]].map(String::as_str);
-    model.node_with("Concat", &target, &[&at("target")], &[("axis", Value::Int(0))]);
-    model.node("Expand", &[&at("wide"), &at("target")], &[&at("expanded")]);
-    model.node("Mul", &[&parts[1], &at("times")], &[&at("heads_all")]);
-    let target = [&parts[0], &at("heads_all"), &parts[2], &parts[3]].map(String::as_str);
-    model.node_with("Concat", &target, &[&at("shape")], &[("axis", Value::Int(0))]);
-    model.node("Reshape", &[&at("expanded"), &at("shape")], &[&at("repeated")]);
+    let (times, heads) = (at("times"), at("heads_all"));
+    let target = [&parts[0], &parts[1], &times, &parts[2], &parts[3]].map(String::as_str);
+    model.node_with("Concat", &target, &[&at("expand_shape")], &[("axis", Value::Int(0))]);
+    model.node("Expand", &[&at("wide"), &at("expand_shape")], &[&at("expanded")]);
+    model.node("Mul", &[&parts[1], &times], &[&heads]);
+    let target = [&parts[0], &heads, &parts[2], &parts[3]].map(String::as_str);
+    model.node_with("Concat", &target, &[&at("merge_shape")], &[("axis", Value::Int(0))]);
+    model.node("Reshape", &[&at("expanded"), &at("merge_shape")], &[&at("repeated")]);
 }
 
 /// One length of a shape as a list of one, in the five nodes that exporters write.
