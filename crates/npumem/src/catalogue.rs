@@ -166,6 +166,14 @@ impl Catalogue {
         }
     }
 
+    /// The device that an argument names: one of these by name or alias, or a description by its path.
+    ///
+    /// # Errors
+    /// When there is no such device, or its description has a mistake.
+    pub fn resolve(&self, argument: &str) -> Result<Device, CatalogueError> {
+        if is_path(argument) { read_file(Path::new(argument)) } else { self.find(argument).cloned() }
+    }
+
     fn unknown(&self, name: &str) -> CatalogueError {
         let wanted = name.to_lowercase();
         let near: Vec<&str> = self
@@ -189,16 +197,20 @@ impl Catalogue {
 /// # Errors
 /// When there is no such device, or its description has a mistake.
 pub fn device(argument: &str) -> Result<Device, CatalogueError> {
-    let path = Path::new(argument);
-    let ending = path.extension().and_then(|ending| ending.to_str());
-    if matches!(ending, Some("toml" | "json")) || argument.contains(['/', '\\']) {
-        return read_file(path);
+    if is_path(argument) {
+        return read_file(Path::new(argument));
     }
     // The usual case reads one description, not all.
     if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| name.eq_ignore_ascii_case(argument)) {
         return built_in_device(name, text);
     }
     Catalogue::built_in()?.find(argument).cloned()
+}
+
+/// Whether a device argument means a file: it ends in `.toml` or `.json`, or has a separator.
+fn is_path(argument: &str) -> bool {
+    let ending = Path::new(argument).extension().and_then(|ending| ending.to_str());
+    matches!(ending, Some("toml" | "json")) || argument.contains(['/', '\\'])
 }
 
 /// Reads a description from a file: JSON when its name ends in `.json`, TOML otherwise.
@@ -336,6 +348,8 @@ mod tests {
         assert_eq!(device("Ascend910B2").unwrap().name, "ascend-910b2");
         let path = npumem_testing::workspace_root().join("devices/generic-npu.toml");
         assert_eq!(device(&path.to_string_lossy()).unwrap().name, "generic-npu");
+        assert_eq!(catalogue().resolve(&path.to_string_lossy()).unwrap().name, "generic-npu");
+        assert_eq!(catalogue().resolve("a2").unwrap().name, "ascend-910b2");
         let error = device("ascend-911").unwrap_err().to_string();
         assert!(error.starts_with("there is no device `ascend-911`; did you mean ascend-"), "{error}");
         let error = device("toaster").unwrap_err().to_string();
@@ -373,6 +387,8 @@ mod tests {
         std::fs::write(folder.join("c.toml"), [0xff, 0xfe]).unwrap();
         let binary = all.add(&folder.join("c.toml")).unwrap_err().to_string();
         assert!(binary.contains("byte 0 is not UTF-8"), "{binary}");
+        let path = folder.join("c.toml");
+        assert_eq!(all.resolve(&path.to_string_lossy()).unwrap_err().to_string(), binary);
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

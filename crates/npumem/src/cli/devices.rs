@@ -3,7 +3,7 @@
 use super::args::DevicesArgs;
 use super::output::{self, Color};
 use super::{Answer, Outcome};
-use npumem::catalogue::{self, Catalogue};
+use npumem::catalogue::Catalogue;
 use npumem::report::device;
 use npumem::report::text::TextOptions;
 use serde_json::json;
@@ -17,11 +17,7 @@ pub fn run(args: &DevicesArgs, color: Color) -> Outcome {
     let options = TextOptions { width: output::width(), colour: color.on_stdout(), ..TextOptions::default() };
     match &args.name {
         Some(name) => {
-            let one = match known.find(name) {
-                Ok(found) => found.clone(),
-                // Not a name: perhaps a file.
-                Err(error) => catalogue::device(name).map_err(|_| error.to_string())?,
-            };
+            let one = known.resolve(name).map_err(|error| error.to_string())?;
             if args.json {
                 output::print(&format!("{:#}\n", device::to_json(&one)));
             } else {

@@ -15,7 +15,7 @@ pub fn device(args: &DeviceArgs) -> Result<Device, String> {
     for path in &args.devices {
         known.add(path).map_err(|error| error.to_string())?;
     }
-    known.find(&args.device).cloned().map_err(|error| error.to_string())
+    known.resolve(&args.device).map_err(|error| error.to_string())
 }
 
 /// `--capacity`: a size for every space, or for one by name.
