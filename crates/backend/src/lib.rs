@@ -1,1 +1,17 @@
-//! Memory on real devices behind one narrow trait
+//! Memory on real devices behind one narrow trait, and [`Memory`] over it: pools, plans, tracking.
+//!
+//! ```text
+//!   Memory      buffers that free themselves, who holds what, leaks, growth, guard bytes, traces
+//!     pool      npumem-allocator: plan + pages, over offsets
+//!   Backend     reserve, commit, copy: host (mmap), or one that fails on purpose
+//! ```
+//! Only the modules that call the system are `unsafe`; they are small and named: [`host`].
+
+pub mod backend;
+pub mod conformance;
+pub mod faulty;
+pub mod host;
+
+pub use backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
+pub use faulty::{Faults, Faulty};
+pub use host::Host;
