@@ -237,9 +237,7 @@ impl Backend for Host {
         }
         let start = self.region(place.region)?.at(place.offset);
         // SAFETY: the range was checked to lie in the region's own mapping.
-        let outcome = unsafe {
-            libc::mprotect(start.cast(), bytes.get() as usize, libc::PROT_READ | libc::PROT_WRITE)
-        };
+        let outcome = unsafe { libc::mprotect(start.cast(), bytes.get() as usize, libc::PROT_READ | libc::PROT_WRITE) };
         if outcome != 0 {
             return Err(system("mprotect"));
         }

@@ -11,7 +11,9 @@ pub mod backend;
 pub mod conformance;
 pub mod faulty;
 pub mod host;
+pub mod memory;
 
 pub use backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
 pub use faulty::{Faults, Faulty};
 pub use host::Host;
+pub use memory::{Buffer, Memory, MemoryError, MemoryOptions};

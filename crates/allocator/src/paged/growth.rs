@@ -32,7 +32,7 @@ impl<S: PageSource> Paged<S> {
                 return bin;
             }
         }
-        if tight && self.merge_held(set) {
+        if tight && (self.merge_held(SMALL) | self.merge_held(LARGE)) {
             let bin = self.arena.find_bin(units, slot_of(units));
             if bin != 0 {
                 return bin;
@@ -47,7 +47,10 @@ impl<S: PageSource> Paged<S> {
     /// Up to here growth maps new memory without a look at the holes.
     fn soft_limit(&self, bytes: u64) -> u32 {
         let peak = self.peak_live.max(self.live + bytes);
-        let soft = (peak + (peak >> 10) * u64::from(self.options.slack)) / PAGE;
+        let share = (peak >> 10) * u64::from(self.options.slack);
+        // A small pool may have two pages where its share is less, but not before they are a small part of it.
+        let least = if self.options.slack == 0 { 0 } else { (2 * PAGE).min(peak >> 6) };
+        let soft = (peak + share.max(least)) / PAGE;
         self.limit.min(soft.min(u64::from(u32::MAX)) as u32)
     }
 
@@ -113,9 +116,7 @@ impl<S: PageSource> Paged<S> {
             self.arena.nodes.set_state(lender, USED | set);
         }
         let mut taken = self.harvest(LARGE, wanted);
-        if taken < wanted {
-            self.merge_held(SMALL);
-            self.merge_held(LARGE);
+        if taken < wanted && (self.merge_held(SMALL) | self.merge_held(LARGE)) {
             taken += self.harvest(LARGE, wanted - taken);
         }
         if taken < wanted {
