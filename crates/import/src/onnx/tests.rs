@@ -359,7 +359,7 @@ fn read_damaged(model: &[u8], random: &mut impl FnMut() -> u64) {
             return;
         }
     }
-    let options = Options { keep_open: random() % 2 == 0, ..Options::default() };
+    let options = Options { keep_open: random().is_multiple_of(2), ..Options::default() };
     let _ = read(Cursor::new(bytes), &options);
 }
 

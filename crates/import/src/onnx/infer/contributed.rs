@@ -130,8 +130,15 @@ pub(super) fn infer(call: &mut Call<'_>) -> Facts {
         "UnfoldTensor" => unfold(call),
         "BeamSearch" | "WhisperBeamSearch" | "GreedySearch" | "Sampling" => search(call),
         "RemovePadding" | "RestorePadding" => padding(call),
+        // (values, where each element went, counts): the standard has the first places before.
+        "Unique" => {
+            call.domain = "";
+            let mut facts = super::standard(call)?;
+            facts.remove(1);
+            Ok(facts)
+        }
         // The standard operator under another name.
-        "Pad" | "Range" | "Unique" | "GridSample" | "QuantizeLinear" | "DequantizeLinear" => {
+        "Pad" | "Range" | "GridSample" | "QuantizeLinear" | "DequantizeLinear" => {
             call.version = 17;
             call.domain = "";
             super::standard(call)
