@@ -46,6 +46,8 @@ pub(crate) struct Board<'a> {
     /// Rectangles looked at.
     pub work: u64,
     scratch: Vec<(i64, i64)>,
+    /// Items that were put, to clear them again.
+    put: Vec<u32>,
 }
 
 /// Offset of an item that is not placed.
@@ -60,11 +62,31 @@ impl<'a> Board<'a> {
             peak: 0,
             work: 0,
             scratch: Vec::new(),
+            put: Vec::new(),
         };
-        for &(low, high) in &instance.reserved {
-            board.insert((low, high), (i32::MIN, i32::MAX), RESERVED, RESERVED);
-        }
+        board.reserve();
         board
+    }
+
+    fn reserve(&mut self) {
+        for &(low, high) in &self.instance.reserved {
+            self.insert((low, high), (i32::MIN, i32::MAX), RESERVED, RESERVED);
+        }
+    }
+
+    /// The instance it places.
+    pub fn instance(&self) -> &'a Instance {
+        self.instance
+    }
+
+    /// Takes everything off again.
+    pub fn clear(&mut self) {
+        self.blocks.clear();
+        self.peak = 0;
+        while let Some(i) = self.put.pop() {
+            self.offsets[i as usize] = UNPLACED;
+        }
+        self.reserve();
     }
 
     pub fn offsets(&self) -> &[i64] {
@@ -79,6 +101,7 @@ impl<'a> Board<'a> {
     pub fn put(&mut self, index: usize, offset: i64) {
         let item = &self.instance.items[index];
         self.offsets[index] = offset;
+        self.put.push(index as u32);
         self.peak = self.peak.max(offset + item.height);
         for r in &item.rects {
             let low = offset + r.delta;

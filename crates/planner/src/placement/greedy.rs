@@ -44,11 +44,17 @@ impl Keys {
 
     /// Items sorted by an order, pinned ones first.
     pub fn sorted(&self, instance: &Instance, order: Order) -> Vec<u32> {
-        let mut keyed: Vec<([i128; 3], u32)> = instance
-            .items
+        let all: Vec<u32> = (0..instance.items.len() as u32).collect();
+        self.sorted_among(instance, order, &all)
+    }
+
+    /// The same for some of the items.
+    pub fn sorted_among(&self, instance: &Instance, order: Order, items: &[u32]) -> Vec<u32> {
+        let mut keyed: Vec<([i128; 3], u32)> = items
             .iter()
-            .enumerate()
-            .map(|(i, item)| {
+            .map(|&i| {
+                let i = i as usize;
+                let item = &instance.items[i];
                 let size = -i128::from(item.height);
                 let life: i64 = item.rects.iter().map(|r| i64::from(r.end - r.start)).sum();
                 let life = -i128::from(life);
@@ -160,8 +166,9 @@ pub(crate) fn pass(
 pub(crate) struct FanResult {
     pub offsets: Vec<i64>,
     pub peak: i64,
-    pub method: (Order, Fit),
-    /// Orders that were completed or cut off, the winner's first.
+    /// The winner's name.
+    pub method: String,
+    /// Passes that were completed or cut off.
     pub passes: u32,
 }
 
@@ -180,7 +187,8 @@ pub(crate) fn fan(
     let order = keys.sorted(instance, Order::Size);
     let offsets = pass(instance, &order, Fit::First, UNLIMITED, meter)?;
     let base = (meter.spent() - before).max(64);
-    let mut best = FanResult { peak: instance.peak(&offsets), offsets, method: (Order::Size, Fit::First), passes: 1 };
+    let mut best =
+        FanResult { peak: instance.peak(&offsets), offsets, method: method_name((Order::Size, Fit::First)), passes: 1 };
     for order in ORDERS {
         let sorted = keys.sorted(instance, order);
         for fit in [Fit::First, Fit::Best] {
@@ -198,7 +206,7 @@ pub(crate) fn fan(
             if let Ok(offsets) = pass(instance, &sorted, fit, best.peak - 1, meter) {
                 best.peak = instance.peak(&offsets);
                 best.offsets = offsets;
-                best.method = (order, fit);
+                best.method = method_name((order, fit));
             }
         }
     }

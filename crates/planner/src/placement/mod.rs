@@ -3,21 +3,26 @@
 //! One pure function, [`place`]: constraints in, layout out. It reads no clock, starts no thread
 //! unless asked, and gives the same answer for the same input, options and seed.
 
-#![allow(dead_code)] // the exact search uses the rest
-
 mod arith;
 mod board;
 mod bounds;
 mod counters;
+mod disjunction;
+mod explain;
+mod feasible;
 mod greedy;
+mod hints;
 mod instance;
+mod local;
 mod options;
+mod penalty;
 mod portfolio;
 mod result;
 mod sections;
 mod spaces;
 mod statement;
 mod valley;
+mod windows;
 
 pub use options::{Effort, PlacementOptions, Switches};
 pub use result::{Cause, Conflict, Placement, PlacementError, SpaceAnswer, Traffic, Verdict};
@@ -48,9 +53,9 @@ pub fn place(
     statement::validate(problem)?;
     let root = statement::groups(problem);
     let allowed = statement::allowed_spaces(problem, &root)?;
-    let home = spaces::assign(problem, &root, &allowed);
-    let statements = statement::split(problem, &home);
     let mut meter = Meter::new(options.work_limit(), cancel);
+    let spaces::Assignment { home, traffic } = spaces::assign(problem, &root, &allowed, options, &mut meter)?;
+    let statements = statement::split(problem, &home);
     let mut solved = Vec::with_capacity(statements.len());
     for s in &statements {
         let instance = Instance::new(&s.raw).map_err(|c| statement::contradiction(s, &c))?;
@@ -58,7 +63,9 @@ pub fn place(
             .map_err(|item| pin_clash(s, &instance, item))?;
         solved.push((instance, outcome));
     }
-    Ok(assemble(problem, options, &root, &statements, &solved, &meter))
+    let mut placed = assemble(problem, options, &root, &statements, &solved, &mut meter);
+    placed.traffic = traffic;
+    Ok(placed)
 }
 
 /// A pinned item found no room even without a ceiling: the others it clashes with are pinned too.
@@ -106,7 +113,7 @@ fn assemble(
     root: &[u32],
     statements: &[Statement],
     solved: &[(Instance, SpaceOutcome)],
-    meter: &Meter,
+    meter: &mut Meter,
 ) -> Placement {
     let mut residencies = Vec::with_capacity(problem.buffers.len());
     let mut space_uses = Vec::new();
@@ -153,7 +160,7 @@ fn assemble(
         cost_bound = cost_bound.saturating_add(outcome.cost_bound);
         if space.capacity.is_some_and(|c| peak > c) && !matches!(verdict, Verdict::Infeasible(_)) {
             verdict = if outcome.infeasible {
-                Verdict::Infeasible(load_conflict(problem, s, instance, outcome))
+                Verdict::Infeasible(conflict(problem, s, instance, options, meter))
             } else {
                 Verdict::Undecided
             };
@@ -224,30 +231,25 @@ fn reason_text(problem: &Problem, s: &Statement, instance: &Instance, outcome: &
     }
 }
 
-/// The buffers live at the step of the largest load, when that alone exceeds the capacity.
-fn load_conflict(problem: &Problem, s: &Statement, instance: &Instance, outcome: &SpaceOutcome) -> Conflict {
-    let capacity = problem.space(s.space).capacity;
-    let needed = Some(Bytes(outcome.bound.value as u64 * instance.unit));
-    let (mut buffers, steps, cause) = match outcome.bound.reason {
-        Reason::Load { slot } | Reason::Padded { slot } => {
-            let slot_of = slot as i32;
-            let live: Vec<BufferId> = instance
-                .items
-                .iter()
-                .flat_map(|i| i.rects.iter())
-                .filter(|r| r.start <= slot_of && slot_of < r.end)
-                .map(|r| s.ids[r.buffer as usize])
-                .collect();
-            (live, vec![slot_step(instance, slot)], Cause::Load)
-        }
-        Reason::Item { item } => {
-            let own = &instance.items[item];
-            let cause = if own.pin.is_some() { Cause::Pins } else { Cause::TooLarge };
-            (own.members.iter().map(|m| s.ids[m.buffer as usize]).collect(), vec![], cause)
-        }
-        Reason::Empty | Reason::Search => (s.ids.clone(), vec![], Cause::Arrangement),
-    };
+/// An irreducible set of buffers that proves that the capacity cannot be met.
+fn conflict(
+    problem: &Problem,
+    s: &Statement,
+    instance: &Instance,
+    options: &PlacementOptions,
+    meter: &mut Meter,
+) -> Conflict {
+    let core = explain::core(instance, options, meter);
+    let members = core.items.iter().flat_map(|&i| instance.items[i as usize].members.iter());
+    let mut buffers: Vec<BufferId> = members.map(|m| s.ids[m.buffer as usize]).collect();
     buffers.sort_unstable();
-    buffers.dedup();
-    Conflict { space: s.space, buffers, steps, needed, capacity, irreducible: false, cause }
+    Conflict {
+        space: s.space,
+        buffers,
+        steps: core.slots.iter().map(|&slot| slot_step(instance, slot)).collect(),
+        needed: core.needed.map(|n| Bytes(n as u64 * instance.unit)),
+        capacity: problem.space(s.space).capacity,
+        irreducible: core.irreducible,
+        cause: core.cause,
+    }
 }

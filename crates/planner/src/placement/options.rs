@@ -35,7 +35,7 @@ impl Effort {
     #[must_use]
     pub const fn budget(self) -> u64 {
         match self {
-            Effort::Fast => 0,
+            Effort::Fast => 20_000_000,
             Effort::Normal => 1_500_000_000,
             Effort::Thorough => 150_000_000_000,
         }

@@ -1,12 +1,14 @@
 //! One space from statement to offsets: the methods in order of cost, each with what is left.
 
+use super::board::Fit;
 use super::bounds::{self, Bound, Reason};
 use super::counters::Meter;
-use super::greedy::{self, Keys};
-use super::instance::Instance;
+use super::greedy::{self, Keys, Order};
+use super::instance::{Instance, UNLIMITED};
 use super::options::{Effort, PlacementOptions};
 use super::sections::Sections;
 use super::valley::{Found, Search};
+use super::{disjunction, hints, local, penalty, windows};
 use npumem_ir::plan::Stop;
 use npumem_ir::problem::Goal;
 
@@ -32,28 +34,140 @@ pub(crate) fn solve(
     meter: &mut Meter,
 ) -> Result<SpaceOutcome, u32> {
     let bound = bounds::lower_bound(instance);
-    let only_fit = goals.first().is_some_and(|g| matches!(g, Goal::Fit));
+    let only_fit =
+        goals.first().is_some_and(|g| matches!(g, Goal::Fit | Goal::ReuseCost | Goal::KeepHints | Goal::Traffic))
+            && instance.capacity < UNLIMITED;
     let target = if only_fit { bound.value.max(instance.capacity) } else { bound.value };
-    let keys = Keys::new(instance);
     let before = meter.spent();
-    let ratio = if instance.items.len() > 5_000 { 40 } else { 20 };
-    let found = greedy::fan(instance, &keys, target, ratio, meter)?;
+    let keys = Keys::new(instance);
+    let searching = options.effort > Effort::Fast;
+    let ratio = if searching && instance.items.len() > 2_000 { 60 } else { 20 };
+    let found = if instance.items.len() >= windows::FEWEST {
+        windows::place(instance, &keys, target, meter)?
+    } else {
+        greedy::fan(instance, &keys, target, ratio, meter)?
+    };
     meter.book("greedy", before);
     let mut out = SpaceOutcome {
         peak: found.peak,
         offsets: found.offsets,
-        method: greedy::method_name(found.method),
+        method: found.method,
         stop: Stop::Exhausted,
         cost: 0,
         cost_bound: instance.fixed_cost,
         infeasible: bound.value > instance.capacity,
         bound,
     };
-    if options.effort > Effort::Fast && options.switches.exact && instance.flat && instance.items.len() <= EXACT_ITEMS {
+    if searching && options.switches.local && instance.items.len() < windows::FEWEST {
+        squeeze(instance, &keys, target, options, meter, &mut out);
+    }
+    if searching && options.switches.exact && instance.items.len() <= EXACT_ITEMS {
         exact(instance, target, only_fit, options, meter, &mut out);
     }
-    finish(instance, only_fit, meter, &mut out);
+    if searching && options.switches.local && instance.items.len() > LOCAL_ITEMS && out.peak > target {
+        squeeze_large(instance, &keys, target, meter, &mut out);
+    }
+    secondary(instance, goals, only_fit, options, meter, &mut out);
+    finish(instance, goals, only_fit, meter, &mut out);
     Ok(out)
+}
+
+/// Up to so many items the local search is short and comes before the exact one.
+const LOCAL_ITEMS: usize = 600;
+
+/// A short local search at the target; what it finds spares the exact search.
+fn squeeze(
+    instance: &Instance,
+    keys: &Keys,
+    target: i64,
+    options: &PlacementOptions,
+    meter: &mut Meter,
+    out: &mut SpaceOutcome,
+) {
+    if out.peak <= target
+        || out.bound.value > target
+        || instance.items.len() > LOCAL_ITEMS
+        || options.effort == Effort::Fast
+    {
+        return;
+    }
+    let before = meter.spent();
+    let limit = (40 * instance.items.len() as u64 * instance.items.len() as u64 / 10).min(meter.left() / 100);
+    for order in [Order::Urgency, Order::Size] {
+        let sorted = keys.sorted(instance, order);
+        if let Some(offsets) = local::squeeze(instance, &sorted, Fit::Best, target, 12, limit, meter) {
+            take(instance, offsets, "squeeze", out);
+            break;
+        }
+    }
+    meter.book("squeeze", before);
+}
+
+/// Local search for traces too large for the exact one: at the bound, then ever further above it.
+fn squeeze_large(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter, out: &mut SpaceOutcome) {
+    let before = meter.spent();
+    let slack = (target / 2_000).max(1);
+    let orders = [(Order::UrgencySize, Fit::First), (Order::Conflicts, Fit::Best), (Order::Area, Fit::First)];
+    // At most so much work in all, a few seconds on the largest traces.
+    let limit = meter.left().min(1_200_000_000);
+    for ceiling in [target + slack, target + 2 * slack, target + 6 * slack, target + 20 * slack] {
+        for (order, fit) in orders {
+            let spent = meter.spent() - before;
+            if ceiling >= out.peak || spent >= limit || meter.is_interrupted() {
+                break;
+            }
+            let sorted = keys.sorted(instance, order);
+            if let Some(offsets) = local::squeeze(instance, &sorted, fit, ceiling, 10, (limit - spent) / 4, meter) {
+                take(instance, offsets, "squeeze", out);
+            }
+        }
+    }
+    meter.book("squeeze", before);
+}
+
+fn take(instance: &Instance, offsets: Vec<i64>, method: &str, out: &mut SpaceOutcome) {
+    let peak = instance.peak(&offsets);
+    if peak < out.peak {
+        out.peak = peak;
+        out.offsets = offsets;
+        method.clone_into(&mut out.method);
+    }
+}
+
+/// Goals beyond the first: penalties, then hints, below the ceiling that the first one left.
+fn secondary(
+    instance: &Instance,
+    goals: &[Goal],
+    only_fit: bool,
+    options: &PlacementOptions,
+    meter: &mut Meter,
+    out: &mut SpaceOutcome,
+) {
+    let ceiling = if only_fit { instance.capacity } else { out.peak };
+    if out.peak > ceiling {
+        return;
+    }
+    for goal in goals {
+        match goal {
+            Goal::ReuseCost if options.effort > Effort::Fast => {
+                let cheap = penalty::minimise(instance, ceiling, out.offsets.clone(), options, meter);
+                out.cost_bound = cheap.bound;
+                if cheap.cost < instance.cost(&out.offsets) {
+                    out.method = "penalties".to_owned();
+                    out.peak = instance.peak(&cheap.offsets);
+                    out.offsets = cheap.offsets;
+                }
+            }
+            Goal::KeepHints if !goals.contains(&Goal::ReuseCost) => {
+                if let Some(offsets) = hints::keep(instance, ceiling, &out.offsets, meter) {
+                    out.method = "hints".to_owned();
+                    out.peak = instance.peak(&offsets);
+                    out.offsets = offsets;
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Most items that the exact search is tried on as a whole.
@@ -72,6 +186,11 @@ fn exact(
         return;
     }
     let before = meter.spent();
+    if !instance.flat {
+        exact_shapes(instance, target, only_fit, meter, out);
+        meter.book("disjunction", before);
+        return;
+    }
     let sections = Sections::new(instance, options.switches.dominate);
     let mut search = Search::new(instance, &sections, options.switches);
     // Every peak below `low` is ruled out; those in [low, tried) were given up.
@@ -114,12 +233,50 @@ fn exact(
     meter.note("nodes", search.nodes);
 }
 
-fn finish(instance: &Instance, only_fit: bool, meter: &Meter, out: &mut SpaceOutcome) {
+/// The same for rigid shapes, by the search over disjunctions.
+fn exact_shapes(instance: &Instance, target: i64, only_fit: bool, meter: &mut Meter, out: &mut SpaceOutcome) {
+    let (mut low, mut tried, mut step) = (target, target, 1);
+    while tried < out.peak && meter.left() > 0 && !meter.is_interrupted() {
+        let share = if only_fit { meter.left() } else { meter.left() / 4 };
+        match disjunction::search(instance, tried, u64::MAX, share, meter) {
+            disjunction::Outcome::Placed(offsets, _) => {
+                out.peak = instance.peak(&offsets);
+                out.offsets = offsets;
+                out.method = "disjunction".to_owned();
+                if only_fit {
+                    break;
+                }
+                tried = low.max(tried.min(low + (out.peak - low) / 2));
+                step = 1;
+            }
+            disjunction::Outcome::Impossible => {
+                low = tried + 1;
+                out.bound = Bound { value: low, reason: Reason::Search };
+                if only_fit {
+                    out.infeasible = true;
+                    break;
+                }
+                tried = (low + step).min(out.peak - 1).max(low);
+                step *= 2;
+            }
+            disjunction::Outcome::Unknown => {
+                if only_fit {
+                    break;
+                }
+                tried += ((out.peak - tried) / 2).max(1);
+            }
+        }
+    }
+}
+
+fn finish(instance: &Instance, goals: &[Goal], only_fit: bool, meter: &Meter, out: &mut SpaceOutcome) {
     out.cost = instance.cost(&out.offsets);
-    out.stop = if out.peak <= out.bound.value && out.cost == out.cost_bound {
+    let about_cost = goals.contains(&Goal::ReuseCost);
+    let cheapest = !about_cost || out.cost == out.cost_bound;
+    out.stop = if out.peak <= out.bound.value && cheapest {
         Stop::Optimal
-    } else if only_fit && out.peak <= instance.capacity && out.cost == out.cost_bound {
-        Stop::Satisfied
+    } else if only_fit && out.peak <= instance.capacity && cheapest {
+        if about_cost { Stop::Optimal } else { Stop::Satisfied }
     } else if meter.is_interrupted() {
         Stop::Interrupted
     } else if meter.left() == 0 {

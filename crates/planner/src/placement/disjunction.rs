@@ -1,0 +1,352 @@
+//! Exact search for small problems with every feature: which of two lies above the other?
+//!
+//! Any two items that must not share bytes give open intervals of forbidden distance; each is a
+//! choice, "below" or "above", that becomes a difference constraint on the two offsets. Bounds of the
+//! offsets are propagated through the choices made, alignment and reserved ranges included. When
+//! all choices are made, every item at its lower bound is a placement. A reuse penalty is the same
+//! kind of choice with a third way out, paying for it.
+//!
+//! No canonical form is assumed, so rigid shapes of several rectangles are no special case.
+
+use super::counters::Meter;
+use super::instance::{Instance, UNLIMITED};
+
+/// How a search ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Offsets of all items and the penalties paid.
+    Placed(Vec<i64>, u64),
+    /// No placement below the capacity costs less than asked.
+    Impossible,
+    /// The work ran out, or someone asked to stop.
+    Unknown,
+}
+
+/// `offset[b] - offset[a]` must not lie in the open interval `(low, high)`, or `weight` is paid.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    a: u32,
+    b: u32,
+    low: i64,
+    high: i64,
+    weight: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    Open,
+    Below,
+    Above,
+    Paid,
+}
+
+struct Node {
+    choice: usize,
+    next: u8,
+    bounds: Vec<(i64, i64)>,
+    made: Vec<Made>,
+    cost: u64,
+}
+
+/// Number of choices from which on the search is not worth starting.
+const MOST_CHOICES: usize = 20_000;
+
+struct Solver<'a> {
+    instance: &'a Instance,
+    choices: Vec<Choice>,
+    of: Vec<Vec<u32>>,
+    reserved: Vec<Vec<(i64, i64)>>,
+    bounds: Vec<(i64, i64)>,
+    made: Vec<Made>,
+    cost: u64,
+    below_cost: u64,
+    queue: Vec<u32>,
+    queued: Vec<bool>,
+    work: u64,
+}
+
+/// Finds a placement below `capacity` whose penalties are less than `below_cost` (`u64::MAX`: any).
+pub(crate) fn search(instance: &Instance, capacity: i64, below_cost: u64, limit: u64, meter: &mut Meter) -> Outcome {
+    let Some(mut solver) = Solver::new(instance, capacity, below_cost) else { return Outcome::Unknown };
+    let Some(fine) = solver.root() else { return Outcome::Impossible };
+    let outcome = if fine { solver.walk(limit, meter) } else { Outcome::Impossible };
+    meter.spend(solver.work);
+    outcome
+}
+
+impl<'a> Solver<'a> {
+    fn new(instance: &'a Instance, capacity: i64, below_cost: u64) -> Option<Solver<'a>> {
+        let n = instance.items.len();
+        let mut choices = Vec::new();
+        for a in 0..n {
+            let x = &instance.items[a];
+            for &(b, low, high) in &x.apart {
+                if a < b as usize {
+                    choices.push(Choice { a: a as u32, b, low, high, weight: None });
+                }
+            }
+            for b in a + 1..n {
+                let y = &instance.items[b];
+                if x.end <= y.start || y.end <= x.start {
+                    continue;
+                }
+                time_choices(instance, a, b, &mut choices);
+                if choices.len() > MOST_CHOICES {
+                    return None;
+                }
+            }
+        }
+        if below_cost != u64::MAX {
+            choices.extend(instance.penalties.iter().map(|p| Choice {
+                a: p.first,
+                b: p.second,
+                low: p.low,
+                high: p.high,
+                weight: Some(p.weight),
+            }));
+        }
+        let mut of = vec![Vec::new(); n];
+        for (k, c) in choices.iter().enumerate() {
+            of[c.a as usize].push(k as u32);
+            of[c.b as usize].push(k as u32);
+        }
+        let reserved = instance
+            .items
+            .iter()
+            .map(|item| {
+                let mut out: Vec<(i64, i64)> = Vec::new();
+                for &(low, high) in &instance.reserved {
+                    out.extend(
+                        item.members.iter().filter(|m| m.size > 0).map(|m| (low - m.delta - m.size, high - m.delta)),
+                    );
+                }
+                out.sort_unstable();
+                out
+            })
+            .collect();
+        let capacity = capacity.min(UNLIMITED / 2);
+        let bounds = instance
+            .items
+            .iter()
+            .map(|i| match i.pin {
+                Some(pin) if pin + i.height <= capacity => (pin, pin),
+                Some(_) => (1, 0),
+                None => (0, capacity - i.height),
+            })
+            .collect();
+        Some(Solver {
+            made: vec![Made::Open; choices.len()],
+            instance,
+            choices,
+            of,
+            reserved,
+            bounds,
+            cost: instance.fixed_cost,
+            below_cost,
+            queue: Vec::new(),
+            queued: vec![false; n],
+            work: 0,
+        })
+    }
+
+    /// Settles the first bounds; `None` when the cost is too high already.
+    fn root(&mut self) -> Option<bool> {
+        if self.cost >= self.below_cost {
+            return None;
+        }
+        for i in 0..self.bounds.len() {
+            if !self.tighten(i, self.bounds[i].0, self.bounds[i].1, true) {
+                return Some(false);
+            }
+        }
+        Some(self.propagate())
+    }
+
+    /// Narrows the range of an offset, rounding to the alignment and out of reserved ranges.
+    fn tighten(&mut self, i: usize, low: i64, high: i64, force: bool) -> bool {
+        let (old_low, old_high) = self.bounds[i];
+        let (mut low, mut high) = (low.max(old_low), high.min(old_high));
+        if (low, high) == (old_low, old_high) && !force {
+            return true;
+        }
+        let item = &self.instance.items[i];
+        low = item.lowest_from(low);
+        for &(from, to) in &self.reserved[i] {
+            if from < low && low < to {
+                low = item.lowest_from(to);
+            }
+        }
+        high = super::arith::align_down(high, item.align, item.residue);
+        for &(from, to) in self.reserved[i].iter().rev() {
+            if from < high && high < to {
+                high = super::arith::align_down(from, item.align, item.residue);
+            }
+        }
+        if low > high {
+            return false;
+        }
+        self.bounds[i] = (low, high);
+        if !self.queued[i] {
+            self.queued[i] = true;
+            self.queue.push(i as u32);
+        }
+        true
+    }
+
+    /// Runs bounds through the choices until nothing changes.
+    fn propagate(&mut self) -> bool {
+        while let Some(i) = self.queue.pop() {
+            self.queued[i as usize] = false;
+            for k in 0..self.of[i as usize].len() {
+                let c = self.of[i as usize][k] as usize;
+                self.work += 1;
+                if !self.apply(c) {
+                    for &i in &self.queue {
+                        self.queued[i as usize] = false;
+                    }
+                    self.queue.clear();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Draws what follows from one choice.
+    fn apply(&mut self, k: usize) -> bool {
+        let c = self.choices[k];
+        let (a, b) = (c.a as usize, c.b as usize);
+        let ((la, ha), (lb, hb)) = (self.bounds[a], self.bounds[b]);
+        let (nearest, farthest) = (lb - ha, hb - la);
+        if self.made[k] == Made::Open {
+            let (below, above) = (nearest <= c.low, farthest >= c.high);
+            self.made[k] = match (below, above) {
+                (true, true) => {
+                    return true;
+                }
+                (true, false) if farthest <= c.low || c.weight.is_none() => Made::Below,
+                (false, true) if nearest >= c.high || c.weight.is_none() => Made::Above,
+                (false, false) => match c.weight {
+                    None => return false,
+                    Some(weight) => {
+                        self.cost = self.cost.saturating_add(weight);
+                        if self.cost >= self.below_cost {
+                            return false;
+                        }
+                        Made::Paid
+                    }
+                },
+                // A penalty that one side can still avoid stays open.
+                _ => return true,
+            };
+        }
+        match self.made[k] {
+            // b <= a + low
+            Made::Below => {
+                self.tighten(b, i64::MIN / 4, ha + c.low, false) && self.tighten(a, lb - c.low, i64::MAX / 4, false)
+            }
+            // b >= a + high
+            Made::Above => {
+                self.tighten(b, la + c.high, i64::MAX / 4, false) && self.tighten(a, i64::MIN / 4, hb - c.high, false)
+            }
+            Made::Open | Made::Paid => true,
+        }
+    }
+
+    /// The open choice that leaves the least room: widest interval against the range of distances.
+    fn pick(&mut self) -> Option<usize> {
+        let mut best: Option<(i64, usize)> = None;
+        self.work += self.choices.len() as u64 / 4;
+        for (k, c) in self.choices.iter().enumerate() {
+            if self.made[k] != Made::Open {
+                continue;
+            }
+            let ((la, ha), (lb, hb)) = (self.bounds[c.a as usize], self.bounds[c.b as usize]);
+            let room = (hb - la) - (lb - ha) - (c.high - c.low);
+            let key = if c.weight.is_some() { room + UNLIMITED / 2 } else { room };
+            if best.is_none_or(|b| key < b.0) {
+                best = Some((key, k));
+            }
+        }
+        best.map(|b| b.1)
+    }
+
+    fn walk(&mut self, limit: u64, meter: &Meter) -> Outcome {
+        let mut stack: Vec<Node> = Vec::new();
+        let mut alive = true;
+        let mut rounds = 0u32;
+        loop {
+            if self.work >= limit || (rounds.is_multiple_of(64) && meter.is_interrupted()) {
+                return Outcome::Unknown;
+            }
+            rounds = rounds.wrapping_add(1);
+            if alive {
+                match self.pick() {
+                    None => return Outcome::Placed(self.bounds.iter().map(|b| b.0).collect(), self.cost),
+                    Some(choice) => {
+                        self.work += (self.bounds.len() + self.made.len() / 8) as u64;
+                        stack.push(Node {
+                            choice,
+                            next: 0,
+                            bounds: self.bounds.clone(),
+                            made: self.made.clone(),
+                            cost: self.cost,
+                        });
+                    }
+                }
+            }
+            let Some(node) = stack.last_mut() else { return Outcome::Impossible };
+            let k = node.choice;
+            let way = node.next;
+            node.next += 1;
+            self.bounds.copy_from_slice(&node.bounds);
+            self.made.copy_from_slice(&node.made);
+            self.cost = node.cost;
+            let weight = self.choices[k].weight;
+            self.made[k] = match (way, weight) {
+                (0, _) => Made::Above,
+                (1, _) => Made::Below,
+                (2, Some(weight)) => {
+                    self.cost = self.cost.saturating_add(weight);
+                    Made::Paid
+                }
+                _ => {
+                    stack.pop();
+                    alive = false;
+                    continue;
+                }
+            };
+            alive = self.cost < self.below_cost && self.apply(k) && self.propagate();
+            if !alive {
+                for &i in &self.queue {
+                    self.queued[i as usize] = false;
+                }
+                self.queue.clear();
+            }
+        }
+    }
+}
+
+/// Forbidden distances of two items that are live at the same time, merged where they touch.
+fn time_choices(instance: &Instance, a: usize, b: usize, out: &mut Vec<Choice>) {
+    let (x, y) = (&instance.items[a], &instance.items[b]);
+    let mut forbidden: Vec<(i64, i64)> = Vec::new();
+    for p in &x.rects {
+        for q in &y.rects {
+            if p.start < q.end && q.start < p.end && !x.excludes(p.buffer, b as u32, q.buffer) {
+                // ob + dq < oa + dp + sp and oa + dp < ob + dq + sq
+                forbidden.push((p.delta - q.delta - q.size, p.delta - q.delta + p.size));
+            }
+        }
+    }
+    forbidden.sort_unstable();
+    let mut merged: Vec<(i64, i64)> = Vec::new();
+    for (low, high) in forbidden {
+        match merged.last_mut() {
+            // Open intervals that merely touch leave their common end allowed.
+            Some(l) if low < l.1 => l.1 = l.1.max(high),
+            _ => merged.push((low, high)),
+        }
+    }
+    out.extend(merged.into_iter().map(|(low, high)| Choice { a: a as u32, b: b as u32, low, high, weight: None }));
+}

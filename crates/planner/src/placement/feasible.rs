@@ -1,0 +1,63 @@
+//! Does an instance fit below a ceiling? The cheap answers first, then an exact one.
+
+use super::board::Fit;
+use super::counters::Meter;
+use super::disjunction;
+use super::greedy::{self, Keys, ORDERS};
+use super::instance::Instance;
+use super::local;
+use super::options::PlacementOptions;
+use super::sections::Sections;
+use super::valley::{Found, Search};
+
+/// Whether something fits.
+pub(crate) enum Answer {
+    Fits(Vec<i64>),
+    Fails,
+    Unknown,
+}
+
+/// A greedy order that keeps the ceiling, if one does.
+pub(crate) fn quick(instance: &Instance, ceiling: i64, meter: &mut Meter) -> Option<Vec<i64>> {
+    let keys = Keys::new(instance);
+    for order in ORDERS {
+        let sorted = keys.sorted(instance, order);
+        for fit in [Fit::First, Fit::Best] {
+            if let Ok(offsets) = greedy::pass(instance, &sorted, fit, ceiling, meter) {
+                return Some(offsets);
+            }
+        }
+    }
+    local::squeeze(instance, &keys.sorted(instance, ORDERS[0]), Fit::First, ceiling, 60, 2_000_000, meter)
+}
+
+/// Exact answer by the search that suits the instance, within a limit of work.
+pub(crate) fn decide(
+    kept: &Instance,
+    ceiling: i64,
+    options: &PlacementOptions,
+    limit: u64,
+    meter: &mut Meter,
+) -> Answer {
+    if !options.switches.exact {
+        return Answer::Unknown;
+    }
+    if kept.flat {
+        let sections = Sections::new(kept, options.switches.dominate);
+        let mut search = Search::new(kept, &sections, options.switches);
+        let found = search.run(ceiling, limit, options.seed, meter.cancel());
+        let n = kept.items.len() as u64;
+        meter.spend(search.work + if kept.plain { 4 * n } else { 4 * n * n });
+        match found {
+            Found::Placed(offsets) => Answer::Fits(offsets),
+            Found::Impossible => Answer::Fails,
+            Found::Unknown => Answer::Unknown,
+        }
+    } else {
+        match disjunction::search(kept, ceiling, u64::MAX, limit, meter) {
+            disjunction::Outcome::Placed(offsets, _) => Answer::Fits(offsets),
+            disjunction::Outcome::Impossible => Answer::Fails,
+            disjunction::Outcome::Unknown => Answer::Unknown,
+        }
+    }
+}
