@@ -2,7 +2,9 @@
 //!
 //! Each set prints a table and appends one JSON line to `bench/SET.jsonl`.
 
+mod placement;
 mod plan;
+mod shapes;
 
 use clap::{Args, ValueEnum};
 use npumem_testing::workspace_root;
@@ -22,6 +24,8 @@ pub struct Options {
 enum Set {
     /// The main job as a whole process: time and memory
     Plan,
+    /// Offsets: peak, bound and time on every stored problem, and on a million generated buffers
+    Placement,
 }
 
 /// Runs the sets asked for.
@@ -33,8 +37,9 @@ pub fn run(options: &Options) -> Result<(), String> {
         if options.set.is_none_or(|only| only == *set) {
             let line = match set {
                 Set::Plan => plan::run()?,
+                Set::Placement => placement::run()?,
             };
-            if !options.dry {
+            if !options.dry && !line.is_null() {
                 record(set, &line)?;
             }
         }
@@ -44,7 +49,9 @@ pub fn run(options: &Options) -> Result<(), String> {
 
 fn record(set: &Set, line: &serde_json::Value) -> Result<(), String> {
     let name = set.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-    let path = workspace_root().join(format!("bench/{name}.jsonl"));
+    let folder = workspace_root().join("bench");
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let path = folder.join(format!("{name}.jsonl"));
     let mut file = std::fs::OpenOptions::new()
         .create(true)
         .append(true)

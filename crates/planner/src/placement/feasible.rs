@@ -46,8 +46,7 @@ pub(crate) fn decide(
         let sections = Sections::new(kept, options.switches.dominate);
         let mut search = Search::new(kept, &sections, options.switches);
         let found = search.run(ceiling, limit, options.seed, meter.cancel());
-        let n = kept.items.len() as u64;
-        meter.spend(search.work + if kept.plain { 4 * n } else { 4 * n * n });
+        meter.spend(search.work + sections.work);
         match found {
             Found::Placed(offsets) => Answer::Fits(offsets),
             Found::Impossible => Answer::Fails,

@@ -42,6 +42,11 @@ impl Keys {
         Keys { urgency: urgency(instance), conflicts: conflicts(instance) }
     }
 
+    /// Largest load that each item meets.
+    pub fn urgency(&self) -> &[i64] {
+        &self.urgency
+    }
+
     /// Items sorted by an order, pinned ones first.
     pub fn sorted(&self, instance: &Instance, order: Order) -> Vec<u32> {
         let all: Vec<u32> = (0..instance.items.len() as u32).collect();
@@ -162,51 +167,70 @@ pub(crate) fn pass(
     Ok(board.into_offsets())
 }
 
+/// Work that the fan may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Most {
+    /// So many times that of the first pass.
+    Times(u64),
+    /// So much counted work.
+    Work(u64),
+}
+
 /// What the fan found.
 pub(crate) struct FanResult {
     pub offsets: Vec<i64>,
     pub peak: i64,
     /// The winner's name.
     pub method: String,
+    /// What won.
+    pub winner: (Order, Fit),
     /// Passes that were completed or cut off.
     pub passes: u32,
 }
 
 /// Runs the fan; `Err` names the pinned item that clashes with what was placed before it.
 ///
-/// Ends as soon as a peak is at most `target`, or when its work exceeds `ratio` times that of the
-/// first pass (first fit by size), whose peak is therefore never exceeded.
+/// Ends as soon as a peak is at most `target`, or when its work exceeds `most`; the first
+/// pass is first fit by size, whose peak is therefore never exceeded.
 pub(crate) fn fan(
     instance: &Instance,
     keys: &Keys,
     target: i64,
-    ratio: u64,
+    most: Most,
     meter: &mut Meter,
 ) -> Result<FanResult, u32> {
     let before = meter.spent();
     let order = keys.sorted(instance, Order::Size);
     let offsets = pass(instance, &order, Fit::First, UNLIMITED, meter)?;
     let base = (meter.spent() - before).max(64);
-    let mut best =
-        FanResult { peak: instance.peak(&offsets), offsets, method: method_name((Order::Size, Fit::First)), passes: 1 };
-    for order in ORDERS {
-        let sorted = keys.sorted(instance, order);
-        for fit in [Fit::First, Fit::Best] {
-            if best.peak <= target || meter.is_interrupted() {
+    let mut best = FanResult {
+        peak: instance.peak(&offsets),
+        offsets,
+        method: method_name((Order::Size, Fit::First)),
+        winner: (Order::Size, Fit::First),
+        passes: 1,
+    };
+    // A pass looks at no more than all pairs, about twice what the first one looked at.
+    let limit = match most {
+        Most::Times(ratio) => (ratio - 3) * base,
+        Most::Work(work) => work,
+    };
+    // First fit stops at the first gap, so those passes are the cheap ones.
+    for fit in [Fit::First, Fit::Best] {
+        for order in ORDERS {
+            if best.peak <= target || meter.is_interrupted() || meter.spent() - before > limit {
                 return Ok(best);
             }
             if (order, fit) == (Order::Size, Fit::First) {
                 continue;
             }
-            // A pass looks at no more than all pairs, about twice what the first one looked at.
-            if meter.spent() - before > (ratio - 3) * base {
-                return Ok(best);
-            }
+            let sorted = keys.sorted(instance, order);
             best.passes += 1;
             if let Ok(offsets) = pass(instance, &sorted, fit, best.peak - 1, meter) {
                 best.peak = instance.peak(&offsets);
                 best.offsets = offsets;
                 best.method = method_name((order, fit));
+                best.winner = (order, fit);
             }
         }
     }

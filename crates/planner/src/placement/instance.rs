@@ -414,6 +414,8 @@ fn add_member(
     rank: &dyn Fn(u64) -> i32,
 ) -> Result<(), Contradiction> {
     let size = (buffer.size / unit) as i64;
+    item.members.reserve_exact(1);
+    item.rects.reserve_exact(buffer.live.len());
     item.members.push(Member { buffer: index, delta, size });
     item.height = item.height.max(delta + size);
     let align = (buffer.alignment.max(1) / gcd(buffer.alignment.max(1), unit)) as i64;

@@ -55,12 +55,14 @@ pub fn place(
     let allowed = statement::allowed_spaces(problem, &root)?;
     let mut meter = Meter::new(options.work_limit(), cancel);
     let spaces::Assignment { home, traffic } = spaces::assign(problem, &root, &allowed, options, &mut meter)?;
-    let statements = statement::split(problem, &home);
+    let mut statements = statement::split(problem, &home);
     let mut solved = Vec::with_capacity(statements.len());
-    for s in &statements {
+    for s in &mut statements {
         let instance = Instance::new(&s.raw).map_err(|c| statement::contradiction(s, &c))?;
+        // The instance says all of it, in less memory.
+        s.raw = instance::SpaceProblem::default();
         let outcome = portfolio::solve(&instance, problem.goals(), options, &mut meter)
-            .map_err(|item| pin_clash(s, &instance, item))?;
+            .map_err(|item| pin_clash(problem, s, &instance, item))?;
         solved.push((instance, outcome));
     }
     let mut placed = assemble(problem, options, &root, &statements, &solved, &mut meter);
@@ -69,30 +71,19 @@ pub fn place(
 }
 
 /// A pinned item found no room even without a ceiling: the others it clashes with are pinned too.
-fn pin_clash(s: &Statement, instance: &Instance, item: u32) -> PlacementError {
-    let mut buffers: Vec<BufferId> = Vec::new();
+fn pin_clash(problem: &Problem, s: &Statement, instance: &Instance, item: u32) -> PlacementError {
+    let pinned = |item: &instance::Item| -> Vec<BufferId> {
+        let ids = item.members.iter().map(|m| s.ids[m.buffer as usize]);
+        ids.filter(|&id| problem.buffer(id).pin.is_some()).collect()
+    };
     let own = &instance.items[item as usize];
-    buffers.extend(
-        own.members
-            .iter()
-            .filter(|m| s.raw.buffers[m.buffer as usize].pin.is_some())
-            .map(|m| m.buffer)
-            .map(|b| s.ids[b as usize]),
-    );
-    for (index, other) in instance.items.iter().enumerate() {
-        if let (Some(a), Some(b)) = (own.pin, other.pin)
-            && index != item as usize
-            && instance.clash(item as usize, a, index, b)
-        {
-            buffers.extend(
-                other
-                    .members
-                    .iter()
-                    .filter(|m| s.raw.buffers[m.buffer as usize].pin.is_some())
-                    .map(|m| s.ids[m.buffer as usize]),
-            );
-            break;
-        }
+    let mut buffers = pinned(own);
+    let clashing = instance.items.iter().enumerate().find(|(index, other)| match (own.pin, other.pin) {
+        (Some(a), Some(b)) => *index != item as usize && instance.clash(item as usize, a, *index, b),
+        _ => false,
+    });
+    if let Some((_, other)) = clashing {
+        buffers.extend(pinned(other));
     }
     buffers.sort_unstable();
     PlacementError::Contradiction(Conflict {

@@ -36,7 +36,7 @@ impl Effort {
     pub const fn budget(self) -> u64 {
         match self {
             Effort::Fast => 20_000_000,
-            Effort::Normal => 1_500_000_000,
+            Effort::Normal => 2_500_000_000,
             Effort::Thorough => 150_000_000_000,
         }
     }

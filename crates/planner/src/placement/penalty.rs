@@ -38,7 +38,7 @@ pub(crate) fn minimise(
     // All kept: every penalty a separation.
     let every: Vec<u32> = (0..instance.penalties.len() as u32).collect();
     let kept = keeping(instance, &every);
-    let mut oracle = Oracle { instance, ceiling, options, answers: 0 };
+    let oracle = Oracle { instance, ceiling, options };
     let all = quick(&kept, ceiling, meter).map(Answer::Fits).unwrap_or_else(|| oracle.decide(&kept, share / 4, meter));
     match all {
         Answer::Fits(offsets) => {
@@ -48,7 +48,7 @@ pub(crate) fn minimise(
         Answer::Fails | Answer::Unknown => {
             descend(instance, ceiling, &penalties, options, meter.left() / 60, &mut best, meter);
             if matches!(all, Answer::Fails) && options.switches.exact {
-                cores(&mut oracle, &every, meter.left() / 40, &mut best, meter);
+                cores(&oracle, &every, meter.left() / 40, &mut best, meter);
             }
         }
     }
@@ -88,13 +88,13 @@ struct Oracle<'a> {
     instance: &'a Instance,
     ceiling: i64,
     options: &'a PlacementOptions,
-    answers: u64,
 }
 
 impl Oracle<'_> {
     /// Does the instance fit below the ceiling?
-    fn decide(&mut self, kept: &Instance, limit: u64, meter: &mut Meter) -> Answer {
-        self.answers += 1;
+    fn decide(&self, kept: &Instance, limit: u64, meter: &mut Meter) -> Answer {
+        // Cloning and sorting the separations is work as well.
+        meter.spend(8 * kept.items.iter().map(|i| 4 + i.apart.len() as u64).sum::<u64>());
         decide(kept, self.ceiling, self.options, limit, meter)
     }
 }
@@ -252,7 +252,7 @@ fn cheap_pass(
 }
 
 /// Lower bound by cores; proves the best cost or finds a better one where it can.
-fn cores(oracle: &mut Oracle, every: &[u32], limit: u64, best: &mut Cheapest, meter: &mut Meter) {
+fn cores(oracle: &Oracle, every: &[u32], limit: u64, best: &mut Cheapest, meter: &mut Meter) {
     let begun = meter.spent();
     let instance = oracle.instance;
     let fixed = instance.fixed_cost;
@@ -305,7 +305,7 @@ fn cores(oracle: &mut Oracle, every: &[u32], limit: u64, best: &mut Cheapest, me
 }
 
 /// Leaves out penalties as long as the rest still cannot all be avoided.
-fn shrink(oracle: &mut Oracle, mut core: Vec<u32>, limit: u64, end: u64, meter: &mut Meter) -> Option<Vec<u32>> {
+fn shrink(oracle: &Oracle, mut core: Vec<u32>, limit: u64, end: u64, meter: &mut Meter) -> Option<Vec<u32>> {
     let mut chunk = core.len().div_ceil(2);
     while chunk >= 1 {
         let mut at = 0;
@@ -396,17 +396,14 @@ fn minimum(cores: &[Vec<u32>], penalties: &[Penalty]) -> (bool, Vec<u32>) {
                         best_cost = cost;
                         best = chosen.clone();
                     }
-                    forward = false;
                 }
-                Some(_) if cost + 1 > best_cost => forward = false,
+                Some(_) if cost + 1 > best_cost => {}
                 Some(k) => stack.push((k, 0)),
             }
         }
         let Some((k, way)) = stack.last_mut() else { return (true, best) };
-        if !forward || *way > 0 {
-            if *way > 0 {
-                chosen.pop();
-            }
+        if *way > 0 {
+            chosen.pop();
         }
         if *way < cores[*k].len() {
             chosen.push(cores[*k][*way]);

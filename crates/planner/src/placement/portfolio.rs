@@ -3,7 +3,7 @@
 use super::board::Fit;
 use super::bounds::{self, Bound, Reason};
 use super::counters::Meter;
-use super::greedy::{self, Keys, Order};
+use super::greedy::{self, Keys, Most, Order};
 use super::instance::{Instance, UNLIMITED};
 use super::options::{Effort, PlacementOptions};
 use super::sections::Sections;
@@ -41,17 +41,17 @@ pub(crate) fn solve(
     let before = meter.spent();
     let keys = Keys::new(instance);
     let searching = options.effort > Effort::Fast;
-    let ratio = if searching && instance.items.len() > 2_000 { 60 } else { 20 };
+    let most = if searching { Most::Work(1_000_000_000) } else { Most::Times(20) };
     let found = if instance.items.len() >= windows::FEWEST {
         windows::place(instance, &keys, target, meter)?
     } else {
-        greedy::fan(instance, &keys, target, ratio, meter)?
+        greedy::fan(instance, &keys, target, most, meter)?
     };
     meter.book("greedy", before);
     let mut out = SpaceOutcome {
         peak: found.peak,
         offsets: found.offsets,
-        method: found.method,
+        method: found.method.clone(),
         stop: Stop::Exhausted,
         cost: 0,
         cost_bound: instance.fixed_cost,
@@ -65,7 +65,7 @@ pub(crate) fn solve(
         exact(instance, target, only_fit, options, meter, &mut out);
     }
     if searching && options.switches.local && instance.items.len() > LOCAL_ITEMS && out.peak > target {
-        squeeze_large(instance, &keys, target, meter, &mut out);
+        squeeze_large(instance, &keys, found.winner, target, meter, &mut out);
     }
     secondary(instance, goals, only_fit, options, meter, &mut out);
     finish(instance, goals, only_fit, meter, &mut out);
@@ -104,10 +104,17 @@ fn squeeze(
 }
 
 /// Local search for traces too large for the exact one: at the bound, then ever further above it.
-fn squeeze_large(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter, out: &mut SpaceOutcome) {
+fn squeeze_large(
+    instance: &Instance,
+    keys: &Keys,
+    winner: (Order, Fit),
+    target: i64,
+    meter: &mut Meter,
+    out: &mut SpaceOutcome,
+) {
     let before = meter.spent();
     let slack = (target / 2_000).max(1);
-    let orders = [(Order::UrgencySize, Fit::First), (Order::Conflicts, Fit::Best), (Order::Area, Fit::First)];
+    let orders = [winner, (Order::UrgencySize, Fit::First), (Order::Urgency, Fit::Best), (Order::Conflicts, Fit::Best)];
     // At most so much work in all, a few seconds on the largest traces.
     let limit = meter.left().min(1_200_000_000);
     for ceiling in [target + slack, target + 2 * slack, target + 6 * slack, target + 20 * slack] {
@@ -117,7 +124,7 @@ fn squeeze_large(instance: &Instance, keys: &Keys, target: i64, meter: &mut Mete
                 break;
             }
             let sorted = keys.sorted(instance, order);
-            if let Some(offsets) = local::squeeze(instance, &sorted, fit, ceiling, 10, (limit - spent) / 4, meter) {
+            if let Some(offsets) = local::squeeze(instance, &sorted, fit, ceiling, 24, (limit - spent) / 4, meter) {
                 take(instance, offsets, "squeeze", out);
             }
         }
@@ -193,79 +200,90 @@ fn exact(
     }
     let sections = Sections::new(instance, options.switches.dominate);
     let mut search = Search::new(instance, &sections, options.switches);
-    // Every peak below `low` is ruled out; those in [low, tried) were given up.
-    let (mut low, mut tried, mut step) = (target, target, 1);
-    while tried < out.peak && meter.left() > 0 && !meter.is_interrupted() {
+    ladder(instance, target, only_fit, "valley", meter, out, &mut |ceiling, limit, meter| {
         let start = search.work;
-        let share = if only_fit { meter.left() } else { meter.left() / 4 };
-        let found = search.run(tried, share, options.seed, meter.cancel());
+        let found = search.run(ceiling, limit, options.seed, meter.cancel());
         meter.spend(search.work - start);
-        match found {
-            Found::Placed(offsets) => {
-                out.peak = instance.peak(&offsets);
-                out.offsets = offsets;
-                out.method = "valley".to_owned();
-                if only_fit {
-                    break;
-                }
-                tried = low.max(tried.min(low + (out.peak - low) / 2));
-                step = 1;
-            }
-            Found::Impossible => {
-                low = tried + 1;
-                out.bound = Bound { value: low, reason: Reason::Search };
-                if only_fit {
-                    out.infeasible = true;
-                    break;
-                }
-                tried = (low + step).min(out.peak - 1).max(low);
-                step *= 2;
-            }
-            Found::Unknown => {
-                if only_fit {
-                    break;
-                }
-                tried += ((out.peak - tried) / 2).max(1);
-            }
-        }
-    }
+        found
+    });
     meter.book("valley", before);
     meter.note("nodes", search.nodes);
 }
 
 /// The same for rigid shapes, by the search over disjunctions.
 fn exact_shapes(instance: &Instance, target: i64, only_fit: bool, meter: &mut Meter, out: &mut SpaceOutcome) {
-    let (mut low, mut tried, mut step) = (target, target, 1);
-    while tried < out.peak && meter.left() > 0 && !meter.is_interrupted() {
-        let share = if only_fit { meter.left() } else { meter.left() / 4 };
-        match disjunction::search(instance, tried, u64::MAX, share, meter) {
-            disjunction::Outcome::Placed(offsets, _) => {
-                out.peak = instance.peak(&offsets);
-                out.offsets = offsets;
-                out.method = "disjunction".to_owned();
-                if only_fit {
-                    break;
-                }
-                tried = low.max(tried.min(low + (out.peak - low) / 2));
-                step = 1;
+    ladder(
+        instance,
+        target,
+        only_fit,
+        "disjunction",
+        meter,
+        out,
+        &mut |ceiling, limit, meter| match disjunction::search(instance, ceiling, u64::MAX, limit, meter) {
+            disjunction::Outcome::Placed(offsets, _) => Found::Placed(offsets),
+            disjunction::Outcome::Impossible => Found::Impossible,
+            disjunction::Outcome::Unknown => Found::Unknown,
+        },
+    );
+}
+
+/// A search below a ceiling with so much work.
+type Attempt<'a> = dyn FnMut(i64, u64, &mut Meter) -> Found + 'a;
+
+/// Work of the first round of attempts.
+const FIRST_ROUND: u64 = 60_000_000;
+
+/// Narrows the interval between the bound and the best peak: rounds of bisection, each attempt with a limit
+/// that grows from round to round, so that no single ceiling eats the budget.
+fn ladder(
+    instance: &Instance,
+    target: i64,
+    only_fit: bool,
+    method: &str,
+    meter: &mut Meter,
+    out: &mut SpaceOutcome,
+    attempt: &mut Attempt,
+) {
+    let mut low = target;
+    let mut limit = if only_fit { u64::MAX } else { FIRST_ROUND };
+    while low < out.peak {
+        let (mut tried, mut step) = (low, 1);
+        while tried < out.peak {
+            if meter.left() == 0 || meter.is_interrupted() {
+                return;
             }
-            disjunction::Outcome::Impossible => {
-                low = tried + 1;
-                out.bound = Bound { value: low, reason: Reason::Search };
-                if only_fit {
-                    out.infeasible = true;
-                    break;
+            let share = limit.min(meter.left());
+            match attempt(tried, share, meter) {
+                Found::Placed(offsets) => {
+                    take(instance, offsets, method, out);
+                    if only_fit {
+                        return;
+                    }
+                    tried = low.max(tried.min(low + (out.peak - low) / 2));
+                    step = 1;
+                    if tried >= out.peak {
+                        break;
+                    }
                 }
-                tried = (low + step).min(out.peak - 1).max(low);
-                step *= 2;
-            }
-            disjunction::Outcome::Unknown => {
-                if only_fit {
-                    break;
+                Found::Impossible => {
+                    low = low.max(tried + 1);
+                    out.bound = Bound { value: low, reason: Reason::Search };
+                    if only_fit {
+                        out.infeasible = true;
+                        return;
+                    }
+                    tried = (low + step).min(out.peak - 1).max(low);
+                    step *= 2;
                 }
-                tried += ((out.peak - tried) / 2).max(1);
+                Found::Unknown => {
+                    if only_fit {
+                        return;
+                    }
+                    tried += ((out.peak - tried) / 2).max(1);
+                }
             }
         }
+        limit = limit.saturating_mul(4);
     }
 }
 

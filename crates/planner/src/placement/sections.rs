@@ -16,6 +16,8 @@ pub(crate) struct Sections {
     pub of: Vec<Vec<u32>>,
     /// Conflicting items of each item, sorted.
     pub conflicts: Vec<Vec<u32>>,
+    /// Counted work of building them.
+    pub work: u64,
 }
 
 impl Sections {
@@ -24,7 +26,8 @@ impl Sections {
         let n = instance.items.len();
         let by_time = live_sets(instance, dominate);
         let plain = instance.items.iter().all(|i| i.apart.is_empty() && i.exclusive.is_empty());
-        let mut members = if plain { by_time } else { cliques(instance) };
+        let mut work = 4 * n as u64;
+        let mut members = if plain { by_time } else { cliques(instance, &mut work) };
         let mut seen = vec![false; n];
         for &i in members.iter().flatten() {
             seen[i as usize] = true;
@@ -50,7 +53,8 @@ impl Sections {
             }
             conflicts[i].sort_unstable();
         }
-        Sections { members, of, conflicts }
+        work += conflicts.iter().map(Vec::len).sum::<usize>() as u64;
+        Sections { members, of, conflicts, work }
     }
 }
 
@@ -98,7 +102,7 @@ fn live_sets(instance: &Instance, dominate: bool) -> Vec<Vec<u32>> {
 }
 
 /// Covers every conflicting pair by greedily grown cliques.
-fn cliques(instance: &Instance) -> Vec<Vec<u32>> {
+fn cliques(instance: &Instance, work: &mut u64) -> Vec<Vec<u32>> {
     let n = instance.items.len();
     let words = n.div_ceil(64);
     let mut graph = vec![vec![0u64; words]; n];
@@ -119,6 +123,7 @@ fn cliques(instance: &Instance) -> Vec<Vec<u32>> {
             }
         }
     }
+    *work += (n * n) as u64;
     let mut uncovered = graph.clone();
     let mut out = Vec::new();
     for a in 0..n {
@@ -134,6 +139,7 @@ fn cliques(instance: &Instance) -> Vec<Vec<u32>> {
                     *x &= y;
                 }
             }
+            *work += (clique.len() * (2 * words + clique.len())) as u64;
             for &x in &clique {
                 for &y in &clique {
                     uncovered[x as usize][y as usize / 64] &= !(1 << (y % 64));

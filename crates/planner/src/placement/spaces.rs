@@ -129,7 +129,7 @@ fn fits(
 fn exact(
     problem: &Problem,
     groups: &[Group],
-    home: &mut Vec<Option<SpaceId>>,
+    home: &mut [Option<SpaceId>],
     options: &PlacementOptions,
     meter: &mut Meter,
 ) -> Traffic {
@@ -144,7 +144,7 @@ fn exact(
     // An odometer over the choices, deepest group last; `depth` groups are assigned.
     let mut depth = 0;
     let mut spent = vec![0u64; groups.len() + 1];
-    let fixed = home.clone();
+    let fixed = home.to_vec();
     loop {
         if depth == groups.len() {
             if best.as_ref().is_none_or(|b| spent[depth] < b.0) {

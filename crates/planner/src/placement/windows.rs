@@ -4,6 +4,7 @@
 //!   |-- long: lives across a boundary, placed first, all together --|
 //!   |  short  |  short  |  short  |  short  |     each window alone, around the long ones
 //! ```
+//! Those that live where the load is largest are placed first as well: the peak is decided there.
 //! A scan over everything placed costs the square of the number of items. Boundaries are put where few
 //! items are live; those that cross one are placed on one board, and each window then sees only the long
 //! ones that reach into it and its own. Windows are independent, so each takes its own best order.
@@ -16,6 +17,9 @@ use super::instance::{Instance, UNLIMITED};
 /// Number of items from which on windows are used.
 pub(crate) const FEWEST: usize = 120_000;
 
+/// Items that are placed first because the load is largest where they live.
+const CRITICAL: usize = 30_000;
+
 /// Items in a window, about.
 const WIDTH: usize = 8_000;
 
@@ -23,11 +27,16 @@ const WIDTH: usize = 8_000;
 pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter) -> Result<FanResult, u32> {
     let cuts = boundaries(instance);
     let window_of = |t: i32| cuts.partition_point(|&c| c <= t);
+    let critical = critical_from(keys);
     let mut long: Vec<bool> = vec![false; instance.items.len()];
     let mut windows: Vec<Vec<u32>> = vec![Vec::new(); cuts.len() + 1];
     for (i, item) in instance.items.iter().enumerate() {
         let (first, last) = (window_of(item.start), window_of((item.end - 1).max(item.start)));
-        long[i] = first != last || item.pin.is_some() || !item.apart.is_empty() || !item.exclusive.is_empty();
+        long[i] = first != last
+            || keys.urgency()[i] >= critical
+            || item.pin.is_some()
+            || !item.apart.is_empty()
+            || !item.exclusive.is_empty();
         if !long[i] {
             windows[first].push(i as u32);
         }
@@ -51,7 +60,14 @@ pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut M
             peak = peak.max(at + instance.items[i as usize].height);
         }
     }
-    Ok(FanResult { peak, offsets, method: "windows".to_owned(), passes: 1 })
+    Ok(FanResult { peak, offsets, method: "windows".to_owned(), winner: (Order::Urgency, Fit::First), passes: 1 })
+}
+
+/// The urgency from which on an item belongs to the first layer: about [`CRITICAL`] items do.
+fn critical_from(keys: &Keys) -> i64 {
+    let mut urgency = keys.urgency().to_vec();
+    urgency.sort_unstable();
+    urgency.len().checked_sub(CRITICAL).and_then(|k| urgency.get(k).copied()).map_or(i64::MAX, |u| u.max(1))
 }
 
 /// Boundaries between slots, each where the fewest items are live near its place in the count.
@@ -97,7 +113,7 @@ fn first_layer(
     meter: &mut Meter,
 ) -> Result<Vec<i64>, u32> {
     let mut best: Option<(i64, Vec<i64>)> = None;
-    for order in [Order::Size, Order::Urgency] {
+    for order in [Order::UrgencySize, Order::Size] {
         let sorted = keys.sorted_among(instance, order, global);
         let ceiling = best.as_ref().map_or(UNLIMITED, |b| b.0 - 1);
         let mut board = Board::new(instance);

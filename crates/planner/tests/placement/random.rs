@@ -48,14 +48,17 @@ fn every_plan_is_sound_and_every_bound_holds() {
     assert!(solved > 1000 && refused > 30, "{solved} solved, {refused} refused");
 }
 
-/// The exact search on flat problems: peaks equal the oracle's, at every third capacity infeasible.
+/// Exact search: peaks equal the oracle's, at every third capacity infeasible.
 #[test]
 fn exact_peaks_equal_exhaustive_search() {
     let mut random = Random(2);
     let (mut optimal, mut infeasible, mut feasible) = (0, 0, 0);
     for _ in 0..1200 {
         let mut f = Features::drawn(&mut random);
-        (f.windows, f.colocated) = (false, false);
+        // Every third problem has rigid shapes.
+        if random.below(3) > 0 {
+            (f.windows, f.colocated) = (false, false);
+        }
         let mut p = problem(&mut random, f, 5, 3, 6, None);
         let Some(best) = oracle::best(&p, ROOM) else { continue };
         let placed = place(&p, &PlacementOptions::default(), None).unwrap();
