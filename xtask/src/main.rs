@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod models;
 mod setup;
 mod shell;
 mod soak;
@@ -30,6 +31,8 @@ enum Chore {
     Soak(soak::Options),
     /// The rules of style that are tests: crate directions, module docs, file sizes, dead links
     Tidy,
+    /// Writes the example models that ship with the repository
+    Models,
     /// Installs what the tests need, or says what to install
     Setup,
 }
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Chore::Bench(options) => bench::run(&options),
         Chore::Soak(options) => soak::run(&options),
         Chore::Tidy => tidy::run(),
+        Chore::Models => models::run(),
         Chore::Setup => {
             setup::Tools::install().print();
             Ok(())
