@@ -152,7 +152,8 @@ fn above_reserved(instance: &Instance, load: i64) -> i64 {
 /// Load with every item but the one of largest padding rounded up to the common alignment.
 ///
 /// Offsets are all multiples of the common alignment `g`, so from one item's offset to the next
-/// there are at least its size rounded up to `g`; only the highest keeps its own end.
+/// there are at least its size rounded up to `g`; only the highest keeps its own end. A pinned item
+/// cannot be the highest where the rest of the load alone reaches past every pinned end.
 fn padded_load(instance: &Instance) -> Option<(usize, i64)> {
     let mut g = 0u64;
     for item in &instance.items {
@@ -167,24 +168,27 @@ fn padded_load(instance: &Instance) -> Option<(usize, i64)> {
     }
     let slots = instance.slots();
     let mut change = vec![0i64; slots + 1];
-    let mut pads: Vec<Vec<i64>> = Vec::new();
     let pad = |size: i64| (g - size % g) % g;
     if instance.items.len() > 100_000 {
         return None;
     }
-    // The largest padding live in a slot: a running multiset by time.
-    let mut events: Vec<(usize, bool, i64)> = Vec::new();
+    // The largest padding live in a slot: a running multiset by time, pinned items after free ones.
+    let mut events: Vec<(usize, bool, (bool, i64))> = Vec::new();
+    let mut highest_pin = 0;
     for item in &instance.items {
+        if let Some(pin) = item.pin {
+            highest_pin = highest_pin.max(pin + item.height);
+        }
         for r in &item.rects {
+            let key = (item.pin.is_some(), pad(r.size));
             change[r.start as usize] += r.size + pad(r.size);
             change[r.end as usize] -= r.size + pad(r.size);
-            events.push((r.start as usize, true, pad(r.size)));
-            events.push((r.end as usize, false, pad(r.size)));
+            events.push((r.start as usize, true, key));
+            events.push((r.end as usize, false, key));
         }
     }
-    pads.clear();
     events.sort_unstable();
-    let mut live: std::collections::BTreeMap<i64, u32> = std::collections::BTreeMap::new();
+    let mut live: std::collections::BTreeMap<(bool, i64), u32> = std::collections::BTreeMap::new();
     let (mut load, mut next, mut best) = (0, 0, None);
     for (slot, c) in change.iter().enumerate().take(slots) {
         load += c;
@@ -200,7 +204,10 @@ fn padded_load(instance: &Instance) -> Option<(usize, i64)> {
             }
             next += 1;
         }
-        let top = live.keys().next_back().copied().unwrap_or(0);
+        let largest = |end: (bool, i64)| live.range(..end).next_back().map_or(0, |(&(_, pad), _)| pad);
+        let free = largest((true, 0));
+        let any = free.max(live.range((true, 0)..).next_back().map_or(0, |(&(_, pad), _)| pad));
+        let top = if highest_pin < load - any { free } else { any };
         if best.is_none_or(|b: (usize, i64)| load - top > b.1) {
             best = Some((slot, load - top));
         }
