@@ -15,6 +15,7 @@
 //! Beside that: places (capacity, reserved bytes, alignment), bytes never written, slots never used, engines
 //! that cannot reach a space, and the order between engines ([`order`]).
 
+mod ahead;
 mod finding;
 mod memory;
 mod order;
