@@ -1,3 +1,5 @@
+//! What the hybrid does when calls go as planned, and when they do not.
+
 use super::*;
 use crate::conformance::{Profile, check_calls, check_contract, random_bytes};
 use crate::script::PlannedBlock;

@@ -1,3 +1,5 @@
+//! Memory on the host: contents, tracking, guards, plans, faults, traces.
+
 use super::*;
 use crate::{Faults, Faulty, Host};
 use npumem_allocator::{PlannedBlock, Step};

@@ -446,10 +446,3 @@ fn the_checker_agrees_with_the_oracle() {
     eprintln!("{count} programs: {sound} sound, {unsound} unsound, {left_out} with too many paths");
     assert!(sound * 10 > count && unsound * 10 > count, "{sound} sound, {unsound} unsound, {left_out} left out");
 }
-
-#[test]
-#[ignore = "prints one generated program"]
-fn print_one() {
-    let seed = std::env::var("NPUMEM_ORACLE_SEED").unwrap().parse().unwrap();
-    eprintln!("{}", npumem_ir::program::text::print(&generate(&mut Random(seed))));
-}

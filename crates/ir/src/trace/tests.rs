@@ -1,3 +1,5 @@
+//! The binary form: back and forth, cut anywhere, damaged, foreign.
+
 use super::*;
 
 fn sample() -> Trace {
