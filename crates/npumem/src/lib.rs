@@ -15,10 +15,12 @@
 
 pub mod catalogue;
 pub mod example;
+pub mod kernel;
 pub mod model;
 pub mod open;
 pub mod plan;
 
+pub use npumem_check::program as check_program;
 pub use npumem_check::{Verdict as CheckVerdict, Violation, check};
 pub use npumem_import::{Format, ImportError, dsa, minimalloc, onnx};
 pub use npumem_ir as ir;

@@ -352,6 +352,11 @@ impl Findings {
         id
     }
 
+    /// Whether another handle may be the same buffer.
+    fn is_united(&self, id: BufferId) -> bool {
+        self.one.contains_key(&id) || self.one.values().any(|other| *other == id)
+    }
+
     /// The two may be one buffer.
     pub fn unite(&mut self, a: BufferId, b: BufferId) {
         let (a, b) = (self.root(a), self.root(b));
@@ -363,10 +368,10 @@ impl Findings {
     pub fn into_verdict(mut self, program: &Program, options: &Options) -> ProgramVerdict {
         if !options.plan_is_separate {
             for index in 0..self.list.len() {
-                if let Kind::Overwritten { reader, other, .. } | Kind::OwnInput { reader, other, .. } =
-                    self.list[index].kind
-                    && self.root(reader) == self.root(other)
+                // What a buffer of several handles should hold, its other handles may have written.
+                if let Kind::Overwritten { reader, .. } | Kind::OwnInput { reader, .. } = self.list[index].kind
                     && self.list[index].severity == Severity::Fault
+                    && self.is_united(reader)
                 {
                     self.list[index].severity = Severity::Doubt;
                 }

@@ -17,6 +17,7 @@
 
 mod ahead;
 mod finding;
+mod handles;
 mod memory;
 mod order;
 mod places;
@@ -62,6 +63,9 @@ pub fn check_program(
 ) -> Result<ProgramVerdict, ProgramError> {
     let structure = program.structure()?;
     let mut findings = finding::Findings::default();
+    if !options.plan_is_separate {
+        handles::unite(program, &mut findings);
+    }
     places::check(program, device, &mut findings);
     run::check(program, &structure, options, &mut findings);
     order::check(program, &structure, options, &mut findings);

@@ -198,7 +198,9 @@ fn reach(program: &Program, device: &Device, id: StepId, operation: &Operation, 
                 && from != to
                 && !linked(device, *from, *to)
             {
-                findings.push(Severity::Fault, Kind::NoLink { step: id, from: name(*from), to: name(*to) });
+                // The way back exists: the description may only lack a rarely used direction.
+                let severity = if linked(device, *to, *from) { Severity::Doubt } else { Severity::Fault };
+                findings.push(severity, Kind::NoLink { step: id, from: name(*from), to: name(*to) });
             }
         }
         EngineKind::Matrix | EngineKind::Vector => {
@@ -209,6 +211,10 @@ fn reach(program: &Program, device: &Device, id: StepId, operation: &Operation, 
             }
             for (list, reads) in [(&from, true), (&to, false)] {
                 for space in list {
+                    // Scales of narrow formats lie beside the operands; descriptions name one space for all of them.
+                    if device.space(*space).aliases.iter().any(|alias| alias == "scaling") {
+                        continue;
+                    }
                     let reached = units.iter().any(|(engine, _)| {
                         if reads { device.reads(*engine, *space) } else { device.writes(*engine, *space) }
                     });

@@ -296,3 +296,86 @@ fn slots_past_their_buffer_and_partial_overwrites() {
     let words: Vec<&str> = found.findings.iter().map(|finding| finding.kind.word()).collect();
     assert_eq!(words, ["past-buffer", "torn-read"]);
 }
+
+fn flags(with_wait: bool, wait_event: i64) -> ProgramVerdict {
+    use npumem_ir::program::Sync;
+    let mut b = ProgramBuilder::new("flags");
+    let x = at(&mut b, "x", 64, 0);
+    b.simple("load", "mte2", &[], &[x]);
+    b.sync(Sync::SetFlag { from: "mte2".into(), to: "v".into(), event: 0.into() });
+    if with_wait {
+        b.sync(Sync::WaitFlag { from: "mte2".into(), to: "v".into(), event: wait_event.into() });
+    }
+    b.simple("use", "v", &[x], &[]);
+    verdict(b).1
+}
+
+#[test]
+fn races_and_deadlocks() {
+    assert_eq!(flags(true, 0).standing, Standing::Sound);
+    let race = flags(false, 0);
+    assert_eq!(race.standing, Standing::Unsound);
+    assert_eq!(race.findings[0].kind.word(), "race");
+    let stuck = flags(true, 1);
+    assert_eq!(stuck.standing, Standing::Unsound);
+    assert_eq!(stuck.findings[0].kind.word(), "deadlock");
+}
+
+/// Two slots, flags for both directions: right. Without the flag back, the next load overtakes the use.
+#[test]
+fn double_buffering_needs_both_flags() {
+    use npumem_ir::program::Sync;
+    let build = |back: bool| {
+        let mut b = ProgramBuilder::new("pipeline");
+        let tile = b.buffer(Buffer { slots: 2, address: Some(0.into()), ..Buffer::tile("tile", "ub", 64) });
+        let flag = |b: &mut ProgramBuilder, set: bool, from: &str, to: &str, event: Affine| {
+            let (from, to) = (from.to_owned(), to.to_owned());
+            b.sync(if set { Sync::SetFlag { from, to, event } } else { Sync::WaitFlag { from, to, event } });
+        };
+        if back {
+            flag(&mut b, true, "v", "mte2", 0.into());
+            flag(&mut b, true, "v", "mte2", 1.into());
+        }
+        let i = b.begin_for("i", 0, 100, 1);
+        let slot = b.value(Op::Rem, vec![i.into(), 2.into()]);
+        let access = Access::whole(Root::Buffer(tile), ElementType::U8).in_slot(i.into());
+        if back {
+            flag(&mut b, false, "v", "mte2", slot.clone());
+        }
+        b.run(Operation { writes: vec![access.clone()], ..Operation::new("load", "mte2") });
+        flag(&mut b, true, "mte2", "v", slot.clone());
+        flag(&mut b, false, "mte2", "v", slot.clone());
+        b.run(Operation { reads: vec![access], ..Operation::new("use", "v") });
+        if back {
+            flag(&mut b, true, "v", "mte2", slot);
+        }
+        b.end();
+        verdict(b).1
+    };
+    assert_eq!(build(true).standing, Standing::Sound, "{:?}", build(true).findings);
+    let without = build(false);
+    assert_eq!(without.standing, Standing::Unsound);
+    let Kind::Race { first, second, .. } = &without.findings[0].kind else { panic!("{:?}", without.findings) };
+    assert_eq!((first.turns[0].1, second.turns[0].1), (Some(0), Some(2)), "slot 0 is loaded again in turn 2");
+}
+
+/// An accumulator that a planned file carries as two handles is undecided; a temporary there is unsound.
+#[test]
+fn an_update_through_a_second_handle_is_undecided() {
+    let build = |temporary_is_read: bool| {
+        let mut b = ProgramBuilder::new("update");
+        let (sum, next, x) = (at(&mut b, "sum", 64, 0), at(&mut b, "sum_next", 64, 0), at(&mut b, "x", 64, 64));
+        b.simple("zero", "v", &[], &[sum]);
+        b.begin_for("i", 0, 4, 1);
+        b.simple("add", "v", &[sum], &[x]);
+        b.simple("move", "v", &[x], &[next]);
+        if temporary_is_read {
+            b.simple("use", "v", &[next], &[]);
+        }
+        b.end();
+        b.simple("store", "v", &[sum], &[]);
+        verdict(b).1.standing
+    };
+    assert_eq!(build(false), Standing::Undecided);
+    assert_eq!(build(true), Standing::Unsound);
+}

@@ -63,10 +63,9 @@ pub(super) fn known(name: &str) -> Option<Known> {
         "tsort32" | "tmrgsort" | "tgather" => make(vector, Scratch::LastFrom(3), Never),
         "trowexpand" | "tcolexpand" | "tgatherb" | "tscatter" | "tconcat" | "tpartadd" | "tpartmul" | "tpartmax"
         | "tpartmin" | "tquant" | "tdequant" | "thistogram" | "tpack" | "trandom" | "tfillpad" | "tfillpad_inplace"
-        | "tfillpad_expand" | "tget_scale_addr" => make(vector, Scratch::None, Never),
-        "tci" | "ttri" | "tprint" | "tgetval" | "tsetval" | "load_scalar" | "store_scalar" | "print" => {
-            make(Engine::Fixed("s"), Scratch::None, Never)
-        }
+        | "tfillpad_expand" => make(vector, Scratch::None, Never),
+        "tget_scale_addr" | "tci" | "ttri" | "tprint" | "tgetval" | "tsetval" | "load_scalar" | "store_scalar"
+        | "print" => make(Engine::Fixed("s"), Scratch::None, Never),
         _ => None,
     }
 }

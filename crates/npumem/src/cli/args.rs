@@ -84,7 +84,7 @@ pub struct PlanArgs {
     /// Write a self-contained page with pictures
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
-    /// Write the plan: .csv (MiniMalloc, with offsets), .json (npumem's plan, or dsa-solution for a dsa-problem), .txt
+    /// Write the plan: .pto (the kernel with `addr =`), .csv (MiniMalloc, with offsets), .json (npumem's plan, or dsa-solution for a dsa-problem), .txt
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Rows of the table of the peak; 0 shows all
@@ -95,10 +95,11 @@ pub struct PlanArgs {
 /// `npumem check`
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// The problem: as for `plan`; a .csv with an `offset` column is a problem and its plan
-    pub input: PathBuf,
-    /// The plan: .csv with offsets, npumem's plan (JSON or text), dsa-solution JSON
-    pub plan: Option<PathBuf>,
+    /// Kernels (.pto files and folders of them, npumem's program text), or one problem as for `plan` (a .csv with an
+    /// `offset` column is a problem and its plan); then, after one kernel or problem, its plan: .csv with offsets,
+    /// npumem's plan (JSON or text), dsa-solution JSON
+    #[arg(required = true, value_name = "INPUT [PLAN]")]
+    pub inputs: Vec<PathBuf>,
     #[command(flatten)]
     pub device: DeviceArgs,
     /// As for `plan`
@@ -116,6 +117,12 @@ pub struct CheckArgs {
     /// Print the verdict as JSON
     #[arg(long)]
     pub json: bool,
+    /// Print what was found in kernels as SARIF 2.1.0
+    #[arg(long, conflicts_with = "json")]
+    pub sarif: bool,
+    /// Also print a line per finding that GitHub shows beside the source; on by itself on its runners
+    #[arg(long)]
+    pub annotations: bool,
     /// Violations to print as text; 0 prints all
     #[arg(long, default_value_t = 20, value_name = "ROWS")]
     pub top: usize,

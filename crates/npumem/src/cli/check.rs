@@ -13,6 +13,12 @@ use std::fmt::Write as _;
 
 /// Runs it.
 pub fn run(args: &CheckArgs, color: Color) -> Outcome {
+    if super::kernel::is_kernel_call(&args.inputs) {
+        return super::kernel::check(args, color);
+    }
+    if args.sarif || args.annotations {
+        return Err("--sarif and --annotations are for kernels".into());
+    }
     let (problem, plan) = read(args)?;
     let verdict = npumem::check(&problem, &plan);
     let mut notes = Vec::new();
@@ -83,14 +89,19 @@ fn told(
 
 /// The problem and the plan that the arguments name.
 fn read(args: &CheckArgs) -> Result<(Problem, Plan), String> {
-    let mut input = open::open(&args.input).map_err(|error| error.to_string())?;
+    let (path, plan) = match args.inputs.as_slice() {
+        [input] => (input, None),
+        [input, plan] => (input, Some(plan)),
+        _ => return Err("one problem, and one plan after it; several inputs are for kernels".into()),
+    };
+    let mut input = open::open(path).map_err(|error| error.to_string())?;
     let capacities = Capacities::parse(&args.capacity)?;
-    let Some(path) = &args.plan else {
+    let Some(plan) = plan else {
         if input.is_plan() {
             return Err(format!(
                 "{}: is a plan; give its problem first: npumem check PROBLEM {}",
-                args.input.display(),
-                args.input.display()
+                path.display(),
+                path.display()
             ));
         }
         let (mut problem, plan) = input.problem_and_plan().map_err(|error| error.to_string())?;
@@ -105,9 +116,9 @@ fn read(args: &CheckArgs) -> Result<(Problem, Plan), String> {
         problem
     };
     if let Some(error) = problem.validate().first() {
-        return Err(format!("{}: {error}", args.input.display()));
+        return Err(format!("{}: {error}", path.display()));
     }
-    let plan = open::open(path).and_then(|opened| opened.plan(&input, &problem)).map_err(|error| error.to_string())?;
+    let plan = open::open(plan).and_then(|opened| opened.plan(&input, &problem)).map_err(|error| error.to_string())?;
     Ok((problem, plan))
 }
 

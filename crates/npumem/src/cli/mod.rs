@@ -4,6 +4,7 @@ mod args;
 mod check;
 mod devices;
 mod interrupt;
+mod kernel;
 mod output;
 mod plan;
 mod resolve;

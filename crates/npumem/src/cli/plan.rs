@@ -23,6 +23,9 @@ pub fn run(args: &PlanArgs, color: Color) -> Outcome {
         None => open::open_bytes(example::NAME, example::model()).map_err(|error| error.to_string())?,
     };
     let _progress = interrupt::Progress::start("planning");
+    if input.format == Format::Pto || npumem::kernel::is_program_text(&input.text()) {
+        return super::kernel::plan(args, &input.path, &input.text(), color);
+    }
     let planned =
         if input.is_graph() { plan_graph(&mut input, args, &device)? } else { plan_buffers(&input, args, &device)? };
     drop(_progress);

@@ -6,6 +6,9 @@ use npumem::ir::problem::Goal;
 use npumem::ir::{Bytes, Device, Problem};
 use npumem::{Effort, PlacementOptions};
 
+/// The device when none is named.
+pub const DEFAULT: &str = catalogue::DEFAULT_DEVICE;
+
 /// The device that is meant.
 pub fn device(args: &DeviceArgs) -> Result<Device, String> {
     if args.devices.is_empty() {

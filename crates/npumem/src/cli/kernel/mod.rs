@@ -1,0 +1,21 @@
+//! Kernels on the command line: `plan` writes addresses back, `check` is a gate.
+
+mod check;
+mod plan;
+mod sarif;
+
+pub use check::{is_kernel_call, run as check};
+pub use plan::run as plan;
+
+use std::collections::BTreeMap;
+
+/// `--dim n=64`, once for each.
+fn dims(arguments: &[String]) -> Result<BTreeMap<String, i64>, String> {
+    let mut dims = BTreeMap::new();
+    for argument in arguments {
+        let expected = || format!("--dim {argument}: expected NAME=NUMBER");
+        let (name, value) = argument.split_once('=').ok_or_else(expected)?;
+        dims.insert(name.trim().to_owned(), value.trim().parse().map_err(|_| expected())?);
+    }
+    Ok(dims)
+}

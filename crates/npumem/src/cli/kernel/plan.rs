@@ -1,0 +1,116 @@
+//! `npumem plan kernel.pto`.
+
+use super::dims;
+use crate::cli::args::PlanArgs;
+use crate::cli::output::{self, Color};
+use crate::cli::{Answer, Outcome, interrupt, resolve};
+use npumem::kernel::{self, KernelPlan};
+use npumem::plan::Fit;
+use npumem::report::{html, text};
+use serde_json::json;
+use std::path::Path;
+
+/// Plans every kernel of a file.
+pub fn run(args: &PlanArgs, path: &Path, source: &str, color: Color) -> Outcome {
+    let say = |error: kernel::KernelError| format!("{}: {error}", path.display());
+    if !args.capacity.is_empty() {
+        return Err("--capacity: a kernel's capacities are the device's; name another --device".into());
+    }
+    let file = kernel::read(source, &dims(&args.dim)?).map_err(say)?;
+    let device = super::check::device(&args.device, file.target.as_deref())?;
+    let placement = resolve::placement(args.effort, args.budget, args.seed, args.threads, &args.without)?;
+    if file.kernels.is_empty() {
+        return Err(format!("{}: there is no function with a body in it", path.display()));
+    }
+    let mut plans = Vec::new();
+    for one in &file.kernels {
+        let cancel = Some(interrupt::flag());
+        plans.push(kernel::plan(&one.program, &device, &placement, &file.notes, cancel).map_err(say)?);
+    }
+    let fits = plans.iter().all(|plan| plan.planned.fit == Fit::Yes);
+    if let Some(output) = &args.output {
+        if !fits {
+            return Err(format!("{}: not written, as not every kernel fits", output.display()));
+        }
+        let ending = output.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+        let content = match ending.as_deref() {
+            Some("json") => plans_json(&plans),
+            _ => kernel::write_back(&file, &plans).map_err(say)?,
+        };
+        output::write_whole(output, content.as_bytes())?;
+    }
+    if let Some(report) = &args.report {
+        let [plan] = plans.as_slice() else {
+            return Err(format!("--report: {} has {} kernels; a page shows one", path.display(), plans.len()));
+        };
+        let page = html::render(&plan.planned.report).map_err(|error| error.to_string())?;
+        output::write_whole(report, page.as_bytes())?;
+    }
+    let quiet = args.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    if args.json && !quiet {
+        output::print(&format!("{}\n", reports_json(&plans)?));
+    } else if !quiet {
+        let rows = if args.top == 0 { usize::MAX } else { args.top };
+        let options = text::TextOptions { width: output::width(), colour: color.on_stdout(), rows };
+        for plan in &plans {
+            output::print(&text::render(&plan.planned.report, &options));
+            output::print(&buffers(plan));
+        }
+    }
+    let undecided = plans.iter().any(|plan| plan.planned.fit == Fit::Undecided);
+    Ok(match (fits, plans.iter().any(|plan| plan.planned.fit == Fit::No), undecided) {
+        (true, ..) => Answer::Yes,
+        (_, true, _) => Answer::No,
+        _ => Answer::Undecided,
+    })
+}
+
+/// Every buffer, hidden ones too, by space and address.
+fn buffers(plan: &KernelPlan) -> String {
+    use std::fmt::Write as _;
+    let mut rows: Vec<_> = plan
+        .addresses
+        .iter()
+        .map(|(id, offset)| {
+            let buffer = plan.program.buffer(*id);
+            (buffer.space.clone(), offset.0, buffer)
+        })
+        .collect();
+    rows.sort_by(|a, b| (&a.0, a.1, &a.2.name).cmp(&(&b.0, b.1, &b.2.name)));
+    let mut out = format!("\nBuffers of {}\n", plan.program.name);
+    for (space, offset, buffer) in rows {
+        let size = buffer.total_bytes().unwrap_or(0);
+        let slots = if buffer.slots == 1 { String::new() } else { format!("  {} slots", buffer.slots) };
+        let _ = writeln!(out, "  {space:<8} [{offset:>7}, {:>7})  {}{slots}", offset + size, buffer.name);
+    }
+    out
+}
+
+/// One plan as itself, several as a list by kernel.
+fn plans_json(plans: &[KernelPlan]) -> String {
+    match plans {
+        [plan] => plan.planned.placement.plan.to_json(),
+        _ => {
+            let list: Vec<serde_json::Value> = plans
+                .iter()
+                .filter_map(|plan| serde_json::from_str(&plan.planned.placement.plan.to_json()).ok())
+                .collect();
+            format!("{:#}\n", json!({"format": "npumem-kernel-plans", "version": 1, "plans": list}))
+        }
+    }
+}
+
+fn reports_json(plans: &[KernelPlan]) -> Result<String, String> {
+    let one = |plan: &KernelPlan| plan.planned.report.to_json().map_err(|error| error.to_string());
+    match plans {
+        [plan] => one(plan),
+        _ => {
+            let mut list = Vec::new();
+            for plan in plans {
+                let value: serde_json::Value = serde_json::from_str(&one(plan)?).map_err(|error| error.to_string())?;
+                list.push(value);
+            }
+            Ok(format!("{:#}", json!({"format": "npumem-kernel-reports", "version": 1, "reports": list})))
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Kernels: from a `.pto` file or a program text to a plan that is written back, or to a verdict.
+
+use crate::catalogue;
+use crate::plan::{Fit, PlanError, Planned, plan_problem};
+use npumem_check::program::{Options as CheckOptions, ProgramVerdict, Severity, Standing, check_program};
+use npumem_import::pto::{self, Kernel, PtoError};
+use npumem_ir::program::{Program, ProgramError, RewriteError, Role, Step, text};
+use npumem_ir::{BufferId, Device, Offset, Plan, Step as Time};
+use npumem_planner::liveness::{self, LivenessError};
+use npumem_planner::placement::PlacementOptions;
+use npumem_report::plan_report::{Extras, Note, StepName};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use thiserror::Error;
+
+/// Why a kernel gives no answer.
+#[derive(Debug, Error)]
+pub enum KernelError {
+    /// The `.pto` text has a mistake in it.
+    #[error("{0}")]
+    Pto(#[from] PtoError),
+    /// The program text has a mistake in it.
+    #[error("{0}")]
+    Text(#[from] text::TextError),
+    /// A dimension that the kernel does not have.
+    #[error("{0}")]
+    Rewrite(#[from] RewriteError),
+    /// A program breaks a rule.
+    #[error("{0}")]
+    Program(#[from] ProgramError),
+    /// It has no placement problem on this device.
+    #[error("{0}")]
+    Liveness(#[from] LivenessError),
+    /// It cannot be planned.
+    #[error("{0}")]
+    Plan(#[from] PlanError),
+    /// The plan cannot be written back.
+    #[error("{0}")]
+    Write(#[from] pto::WriteError),
+    /// The plan file is for something else.
+    #[error("the plan does not belong to this kernel: {0}")]
+    OtherPlan(String),
+    /// Our own plan does not pass the program checker.
+    #[error(
+        "this is a bug in npumem: its plan of '{kernel}' does not pass its own checker, and is not printed\n  {finding}\n  please report it with the input"
+    )]
+    Unsound {
+        /// The kernel.
+        kernel: String,
+        /// The first finding.
+        finding: String,
+    },
+}
+
+/// A file with kernels.
+#[derive(Clone, Debug)]
+pub struct KernelFile {
+    /// The text that was read.
+    pub source: String,
+    /// Its programs.
+    pub kernels: Vec<Kernel>,
+    /// The architecture that it names.
+    pub target: Option<String>,
+    /// Operations that are not known, and other remarks.
+    pub notes: Vec<String>,
+    /// Whether it is `.pto`; else it is npumem's own program text.
+    pub is_pto: bool,
+}
+
+/// Whether a text is npumem's own program form.
+#[must_use]
+pub fn is_program_text(source: &str) -> bool {
+    source.trim_start().starts_with("npumem-program")
+}
+
+/// Reads a file with kernels; `dims` binds arguments by name.
+///
+/// # Errors
+/// The first mistake, with line and column.
+pub fn read(source: &str, dims: &BTreeMap<String, i64>) -> Result<KernelFile, KernelError> {
+    if is_program_text(source) {
+        let mut program = text::parse(source)?;
+        for (name, value) in dims {
+            program.bind(name, *value)?;
+        }
+        let target = program.target.clone();
+        let kernels = vec![Kernel { program, sites: Vec::new() }];
+        return Ok(KernelFile { source: source.to_owned(), kernels, target, notes: Vec::new(), is_pto: false });
+    }
+    let module = pto::read(source, &pto::Options { dims: dims.clone() })?;
+    let mut notes: Vec<String> = module
+        .unknown
+        .iter()
+        .map(|u| {
+            format!(
+                "line {}, column {}: '{}' is not known; it is taken to read all its inputs and write all its outputs",
+                u.line, u.column, u.name
+            )
+        })
+        .collect();
+    notes.extend(module.notes);
+    let target = module.target.or_else(|| run_line_target(source));
+    Ok(KernelFile { source: source.to_owned(), kernels: module.programs, target, notes, is_pto: true })
+}
+
+/// The architecture in a test's `RUN:` comment, where the module itself names none.
+fn run_line_target(source: &str) -> Option<String> {
+    let line =
+        source.lines().filter(|line| line.trim_start().starts_with("//")).find(|line| line.contains("--pto-arch"))?;
+    let rest = line.split("--pto-arch").nth(1)?.trim_start_matches(['=', ' ']);
+    Some(rest.split_whitespace().next()?.to_owned())
+}
+
+/// The device that a kernel's own target means: an alias of the catalogue, `a3` or `a5`.
+#[must_use]
+pub fn target_device(target: &str) -> Option<Device> {
+    let name = match target.to_ascii_lowercase().as_str() {
+        "a2" | "a3" => "ascend-910b2".to_owned(),
+        "a5" => "ascend-950".to_owned(),
+        name if name.starts_with("ascend950") => "ascend-950".to_owned(),
+        name if name.starts_with("ascend910b") => "ascend-910b2".to_owned(),
+        name => name.to_owned(),
+    };
+    catalogue::device(&name).ok()
+}
+
+/// One kernel, planned.
+#[derive(Clone, Debug)]
+pub struct KernelPlan {
+    /// The placement and its report; steps are the program's.
+    pub planned: Planned,
+    /// Address of each buffer of the program.
+    pub addresses: BTreeMap<BufferId, Offset>,
+    /// The program with its addresses.
+    pub program: Program,
+}
+
+/// Plans one kernel; the plan has passed both checkers.
+///
+/// # Errors
+/// [`KernelError`]; "does not fit" is an answer, not an error.
+pub fn plan(
+    program: &Program,
+    device: &Device,
+    options: &PlacementOptions,
+    notes: &[String],
+    cancel: Option<&AtomicBool>,
+) -> Result<KernelPlan, KernelError> {
+    // A plan that is in the text is left aside, save queues that both cores agreed on.
+    let mut unplanned = program.clone();
+    for buffer in unplanned.buffers.iter_mut().filter(|buffer| buffer.role != Role::Queue) {
+        buffer.address = None;
+    }
+    let found = liveness::problem(&unplanned, device)?;
+    let buffers = found.buffers;
+    let mut problem = found.problem;
+    let mut extras = Extras { step_names: step_names(&unplanned), ..Extras::default() };
+    extras.notes.extend(notes.iter().map(|note| Note::info(note.clone())));
+    let mut planned = plan_problem(problem.clone(), Some(&device.name), options, extras.clone(), cancel)?;
+    if planned.fit != Fit::Yes {
+        // What the toolchain usually leaves free is memory all the same.
+        let mut raised = Vec::new();
+        for space in &mut problem.spaces {
+            let whole = device.space_named(&space.name).and_then(|id| device.space(id).capacity.known().copied());
+            if let Some(whole) = whole.filter(|whole| space.capacity.is_some_and(|usable| usable < *whole)) {
+                space.capacity = Some(whole);
+                raised.push(space.name.clone());
+            }
+        }
+        if !raised.is_empty() {
+            let text = format!(
+                "it does not fit what the toolchain usually leaves to kernels in {}; planned for the whole of it",
+                raised.join(", ")
+            );
+            extras.notes.push(Note::warning(text));
+            let second = plan_problem(problem, Some(&device.name), options, extras, cancel)?;
+            if second.fit == Fit::Yes {
+                planned = second;
+            }
+        }
+    }
+    let mut addresses = BTreeMap::new();
+    for residency in &planned.placement.plan.residencies {
+        addresses.insert(buffers[residency.buffer.index()], residency.offset);
+    }
+    let placed = unplanned.placed(&addresses);
+    if planned.fit == Fit::Yes {
+        let options = CheckOptions { plan_is_separate: true, ..CheckOptions::default() };
+        let verdict = check_program(&placed, None, &options)?;
+        if let Some(fault) = verdict.of(Severity::Fault).find(|finding| finding.kind.word() == "overwritten") {
+            return Err(KernelError::Unsound { kernel: program.name.clone(), finding: fault.message(&placed) });
+        }
+    }
+    Ok(KernelPlan { planned, addresses, program: placed })
+}
+
+fn step_names(program: &Program) -> Vec<StepName> {
+    let named = program.steps.iter().enumerate().filter_map(|(at, step)| match step {
+        Step::Run(operation) => {
+            let line = if operation.line == 0 { String::new() } else { format!(" (line {})", operation.line) };
+            Some(StepName { step: Time(at as u64), name: format!("{}{line}", operation.name) })
+        }
+        _ => None,
+    });
+    named.collect()
+}
+
+/// The file with the plans written back into it: `.pto` with `addr =`, or program text with `at`.
+///
+/// # Errors
+/// When one allocation of the text got two addresses.
+pub fn write_back(file: &KernelFile, plans: &[KernelPlan]) -> Result<String, KernelError> {
+    if !file.is_pto {
+        return Ok(plans.iter().map(|plan| text::print(&plan.program)).collect());
+    }
+    let maps: Vec<BTreeMap<BufferId, Offset>> = plans.iter().map(|plan| plan.addresses.clone()).collect();
+    Ok(pto::write_plan(&file.source, &file.kernels, &maps)?)
+}
+
+/// The program with the addresses of a plan that [`plan`] made for it.
+///
+/// # Errors
+/// When the plan names buffers that the program does not have.
+pub fn with_plan(program: &Program, plan: &Plan) -> Result<Program, KernelError> {
+    // The problem of a kernel lists its placed buffers in the program's order.
+    let owned = program.buffers().filter(|(_, buffer)| buffer.role != Role::External && buffer.alias.is_none());
+    let placed: Vec<BufferId> = owned.map(|(id, _)| id).collect();
+    let mut addresses = BTreeMap::new();
+    for residency in &plan.residencies {
+        let id = placed.get(residency.buffer.index()).ok_or_else(|| {
+            KernelError::OtherPlan(format!(
+                "it places buffer {}, '{}' has {}",
+                residency.buffer,
+                program.name,
+                placed.len()
+            ))
+        })?;
+        if addresses.insert(*id, residency.offset).is_some_and(|before| before != residency.offset) {
+            let name = &program.buffer(*id).name;
+            return Err(KernelError::OtherPlan(format!("'{name}' has two places; a kernel's buffer has one")));
+        }
+    }
+    if let Some(id) = placed.iter().find(|id| !addresses.contains_key(id)) {
+        return Err(KernelError::OtherPlan(format!("it gives '{}' no place", program.buffer(*id).name)));
+    }
+    Ok(program.unplaced().placed(&addresses))
+}
+
+/// Checks a kernel that carries its addresses.
+///
+/// # Errors
+/// When the program breaks a rule.
+pub fn check(program: &Program, device: &Device, plan_is_separate: bool) -> Result<ProgramVerdict, KernelError> {
+    let options = CheckOptions { plan_is_separate, ..CheckOptions::default() };
+    Ok(check_program(program, Some(device), &options)?)
+}
+
+/// The worse of two verdicts, as exit codes count: unsound, then undecided, then sound.
+#[must_use]
+pub fn worse(a: Standing, b: Standing) -> Standing {
+    match (a, b) {
+        (Standing::Unsound, _) | (_, Standing::Unsound) => Standing::Unsound,
+        (Standing::Undecided, _) | (_, Standing::Undecided) => Standing::Undecided,
+        _ => Standing::Sound,
+    }
+}
