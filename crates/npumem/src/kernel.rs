@@ -183,6 +183,7 @@ pub fn plan(
     for residency in &planned.placement.plan.residencies {
         addresses.insert(buffers[residency.buffer.index()], residency.offset);
     }
+    place_untouched(&unplanned, &mut addresses);
     let placed = unplanned.placed(&addresses);
     if planned.fit == Fit::Yes {
         let options = CheckOptions { plan_is_separate: true, ..CheckOptions::default() };
@@ -222,9 +223,10 @@ pub fn write_back(file: &KernelFile, plans: &[KernelPlan]) -> Result<String, Ker
 /// # Errors
 /// When the plan names buffers that the program does not have.
 pub fn with_plan(program: &Program, plan: &Plan) -> Result<Program, KernelError> {
-    // The problem of a kernel lists its placed buffers in the program's order.
-    let owned = program.buffers().filter(|(_, buffer)| buffer.role != Role::External && buffer.alias.is_none());
-    let placed: Vec<BufferId> = owned.map(|(id, _)| id).collect();
+    // The problem of a kernel lists the buffers that statements touch, in the program's order.
+    let ranges = liveness::live_ranges(program)?;
+    let placed: Vec<BufferId> =
+        program.buffers().map(|(id, _)| id).filter(|id| !ranges[id.index()].is_empty()).collect();
     let mut addresses = BTreeMap::new();
     for residency in &plan.residencies {
         let id = placed.get(residency.buffer.index()).ok_or_else(|| {
@@ -243,7 +245,17 @@ pub fn with_plan(program: &Program, plan: &Plan) -> Result<Program, KernelError>
     if let Some(id) = placed.iter().find(|id| !addresses.contains_key(id)) {
         return Err(KernelError::OtherPlan(format!("it gives '{}' no place", program.buffer(*id).name)));
     }
+    place_untouched(program, &mut addresses);
     Ok(program.unplaced().placed(&addresses))
+}
+
+/// What no statement touches lies at 0: any place is right for it.
+fn place_untouched(program: &Program, addresses: &mut BTreeMap<BufferId, Offset>) {
+    for (id, buffer) in program.buffers() {
+        if buffer.role != Role::External && buffer.alias.is_none() {
+            addresses.entry(id).or_insert(Offset(0));
+        }
+    }
 }
 
 /// Checks a kernel that carries its addresses.

@@ -34,7 +34,8 @@ use std::collections::BTreeMap;
 pub struct Liveness {
     /// The problem; its steps are the program's.
     pub problem: Problem,
-    /// For each buffer of the problem, the buffer of the program.
+    /// For each buffer of the problem, the buffer of the program, ascending. Buffers that no statement touches need
+    /// no bytes and are left out: any place is right for them.
     pub buffers: Vec<BufferId>,
 }
 
@@ -206,7 +207,7 @@ pub fn problem(program: &Program, device: &Device) -> Result<Liveness, LivenessE
     let mut spaces: BTreeMap<SpaceId, SpaceId> = BTreeMap::new();
     let mut index_of = vec![None; program.buffers.len()];
     for (id, buffer) in program.buffers() {
-        if buffer.role == Role::External || buffer.alias.is_some() {
+        if buffer.role == Role::External || buffer.alias.is_some() || ranges[id.index()].is_empty() {
             continue;
         }
         let of_device = device.space_named(&buffer.space).ok_or_else(|| unknown_space(program, device, id))?;
@@ -220,8 +221,6 @@ pub fn problem(program: &Program, device: &Device) -> Result<Liveness, LivenessE
             }
         };
         let steps = ranges[id.index()].clone();
-        // A buffer that nothing touches needs no bytes at any time; it still gets a place.
-        let steps = if steps.is_empty() { vec![StepRange::steps(0, 0)] } else { steps };
         let size = Bytes(buffer.total_bytes().unwrap_or(0));
         let mut entry = Buffer::new(buffer.name.clone(), size, steps[0], space);
         entry.live = steps
