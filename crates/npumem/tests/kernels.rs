@@ -1,5 +1,7 @@
 //! Kernels end to end: planned, written back, proven, damaged, and told to other tools.
 
+#![allow(clippy::unwrap_used)]
+
 use npumem::check_program::{Severity, Standing};
 use npumem::ir::program::{Program, Role};
 use npumem::ir::{Device, Offset};
