@@ -29,6 +29,7 @@ pub(crate) fn quick(instance: &Instance, ceiling: i64, meter: &mut Meter) -> Opt
         }
     }
     local::squeeze(instance, &keys.sorted(instance, ORDERS[0]), Fit::First, ceiling, 60, 2_000_000, meter)
+        .map(|found| found.0)
 }
 
 /// Exact answer by the search that suits the instance, within a limit of work.

@@ -22,14 +22,24 @@ pub(crate) enum Order {
     Urgency,
     /// Largest load that is met while live, then large before small.
     UrgencySize,
+    /// Largest load that is met while live, times size.
+    Pressure,
     /// Number of buffers that are live at the same time.
     Conflicts,
     /// Order of time.
     Start,
 }
 
-pub(crate) const ORDERS: [Order; 7] =
-    [Order::Size, Order::Area, Order::Urgency, Order::UrgencySize, Order::Conflicts, Order::Start, Order::Duration];
+pub(crate) const ORDERS: [Order; 8] = [
+    Order::Size,
+    Order::Area,
+    Order::Urgency,
+    Order::UrgencySize,
+    Order::Pressure,
+    Order::Conflicts,
+    Order::Start,
+    Order::Duration,
+];
 
 /// Keys of all orders, computed once.
 pub(crate) struct Keys {
@@ -69,6 +79,7 @@ impl Keys {
                     Order::Duration => [life, size, 0],
                     Order::Urgency => [-i128::from(self.urgency[i]), life, size],
                     Order::UrgencySize => [-i128::from(self.urgency[i]), size, life],
+                    Order::Pressure => [i128::from(self.urgency[i]) * size, life, 0],
                     Order::Conflicts => [-i128::from(self.conflicts[i]), size, life],
                     Order::Start => [i128::from(item.start), size, life],
                 };
@@ -245,6 +256,7 @@ pub(crate) fn method_name((order, fit): (Order, Fit)) -> String {
         Order::Duration => "duration",
         Order::Urgency => "urgency",
         Order::UrgencySize => "urgency-size",
+        Order::Pressure => "pressure",
         Order::Conflicts => "conflicts",
         Order::Start => "start",
     };

@@ -33,7 +33,7 @@ fn round(
     (board.into_offsets(), left)
 }
 
-/// Rounds below `ceiling` until everything fits, `rounds` are over or the work is spent.
+/// Rounds below `ceiling` until everything fits (then also the order that did it), `rounds` are over or the work is spent.
 pub(crate) fn squeeze(
     instance: &Instance,
     start: &[u32],
@@ -42,14 +42,14 @@ pub(crate) fn squeeze(
     rounds: u32,
     limit: u64,
     meter: &mut Meter,
-) -> Option<Vec<i64>> {
+) -> Option<(Vec<i64>, Vec<u32>)> {
     let mut order = start.to_vec();
     let begun = meter.spent();
     let mut front = vec![0u32; instance.items.len()];
     for turn in 0..rounds {
         let (offsets, left) = round(instance, &order, fit, ceiling, 64.max(instance.items.len() / 50), meter);
         if left.is_empty() {
-            return Some(offsets);
+            return Some((offsets, order));
         }
         if meter.spent() - begun > limit || meter.is_interrupted() {
             return None;

@@ -264,7 +264,7 @@ fn cores(oracle: &Oracle, every: &[u32], limit: u64, best: &mut Cheapest, meter:
             return;
         }
         let given_up =
-            if found.is_empty() { Vec::new() } else { hit(&found, &instance.penalties, &mut best.bound, fixed) };
+            if found.is_empty() { Vec::new() } else { hit(&found, &instance.penalties, &mut best.bound, fixed, meter) };
         if best.cost <= best.bound {
             return;
         }
@@ -330,7 +330,7 @@ fn shrink(oracle: &Oracle, mut core: Vec<u32>, limit: u64, end: u64, meter: &mut
 }
 
 /// A cheap hitting set of the cores; raises `bound` to what any hitting set costs at least.
-fn hit(cores: &[Vec<u32>], penalties: &[Penalty], bound: &mut u64, fixed: u64) -> Vec<u32> {
+fn hit(cores: &[Vec<u32>], penalties: &[Penalty], bound: &mut u64, fixed: u64, meter: &mut Meter) -> Vec<u32> {
     // Lower bound: disjoint cores, smallest first.
     let mut order: Vec<usize> = (0..cores.len()).collect();
     order.sort_by_key(|&k| (cores[k].len(), k));
@@ -343,7 +343,7 @@ fn hit(cores: &[Vec<u32>], penalties: &[Penalty], bound: &mut u64, fixed: u64) -
         }
     }
     *bound = (*bound).max(total);
-    let (exact, set) = minimum(cores, penalties);
+    let (exact, set) = minimum(cores, penalties, meter);
     if exact {
         *bound = (*bound).max(fixed + set.iter().map(|&p| penalties[p as usize].weight).sum::<u64>());
     }
@@ -351,7 +351,7 @@ fn hit(cores: &[Vec<u32>], penalties: &[Penalty], bound: &mut u64, fixed: u64) -
 }
 
 /// Minimum hitting set by branch and bound on the smallest core not yet hit; `false` when cut short.
-fn minimum(cores: &[Vec<u32>], penalties: &[Penalty]) -> (bool, Vec<u32>) {
+fn minimum(cores: &[Vec<u32>], penalties: &[Penalty], meter: &mut Meter) -> (bool, Vec<u32>) {
     let weight = |p: u32| penalties[p as usize].weight;
     // Greedy start: the penalty in the most cores per weight.
     let mut greedy: Vec<u32> = Vec::new();
@@ -378,14 +378,16 @@ fn minimum(cores: &[Vec<u32>], penalties: &[Penalty]) -> (bool, Vec<u32>) {
     let mut best = greedy;
     let mut chosen: Vec<u32> = Vec::new();
     let mut stack: Vec<(usize, usize)> = Vec::new();
-    let mut steps = 0u32;
+    let mut work = 0u64;
+    let total: u64 = cores.iter().map(|c| c.len() as u64).sum();
     let first_open = |chosen: &[u32]| {
         (0..cores.len()).filter(|&k| cores[k].iter().all(|p| !chosen.contains(p))).min_by_key(|&k| cores[k].len())
     };
     let mut forward = true;
     loop {
-        steps += 1;
-        if steps > 20_000 {
+        work += 1 + total;
+        if work > 1_000_000 {
+            meter.spend(work);
             return (false, best);
         }
         if forward {
@@ -401,7 +403,10 @@ fn minimum(cores: &[Vec<u32>], penalties: &[Penalty]) -> (bool, Vec<u32>) {
                 Some(k) => stack.push((k, 0)),
             }
         }
-        let Some((k, way)) = stack.last_mut() else { return (true, best) };
+        let Some((k, way)) = stack.last_mut() else {
+            meter.spend(work);
+            return (true, best);
+        };
         if *way > 0 {
             chosen.pop();
         }

@@ -95,7 +95,7 @@ fn squeeze(
     let limit = (40 * instance.items.len() as u64 * instance.items.len() as u64 / 10).min(meter.left() / 100);
     for order in [Order::Urgency, Order::Size] {
         let sorted = keys.sorted(instance, order);
-        if let Some(offsets) = local::squeeze(instance, &sorted, Fit::Best, target, 12, limit, meter) {
+        if let Some((offsets, _)) = local::squeeze(instance, &sorted, Fit::Best, target, 12, limit, meter) {
             take(instance, offsets, "squeeze", out);
             break;
         }
@@ -113,19 +113,29 @@ fn squeeze_large(
     out: &mut SpaceOutcome,
 ) {
     let before = meter.spent();
-    let slack = (target / 2_000).max(1);
-    let orders = [winner, (Order::UrgencySize, Fit::First), (Order::Urgency, Fit::Best), (Order::Conflicts, Fit::Best)];
-    // At most so much work in all, a few seconds on the largest traces.
-    let limit = meter.left().min(1_200_000_000);
-    for ceiling in [target + slack, target + 2 * slack, target + 6 * slack, target + 20 * slack] {
-        for (order, fit) in orders {
+    let other = if winner.1 == Fit::First { Fit::Best } else { Fit::First };
+    let starts = [winner, (winner.0, other), (Order::Urgency, Fit::Best), (Order::Pressure, Fit::Best)];
+    // At most so much work in all, about half a second.
+    let limit = meter.left().min(300_000_000);
+    for (order, fit) in starts {
+        let mut order = keys.sorted(instance, order);
+        let mut eighths = 4;
+        // Half the gap, three quarters of it, seven eighths: then another start.
+        while eighths < 8 && out.peak > target {
             let spent = meter.spent() - before;
-            if ceiling >= out.peak || spent >= limit || meter.is_interrupted() {
+            if spent >= limit || meter.is_interrupted() {
                 break;
             }
-            let sorted = keys.sorted(instance, order);
-            if let Some(offsets) = local::squeeze(instance, &sorted, fit, ceiling, 24, (limit - spent) / 4, meter) {
-                take(instance, offsets, "squeeze", out);
+            let gap = out.peak - target;
+            let ceiling = target + (i128::from(gap) * eighths / 8) as i64;
+            let found = local::squeeze(instance, &order, fit, ceiling, 12, (limit - spent) / 3, meter);
+            match found {
+                Some((offsets, by)) => {
+                    take(instance, offsets, "squeeze", out);
+                    order = by;
+                    eighths = 4;
+                }
+                None => eighths = if eighths == 4 { 6 } else { eighths + 1 },
             }
         }
     }
@@ -231,7 +241,7 @@ fn exact_shapes(instance: &Instance, target: i64, only_fit: bool, meter: &mut Me
 type Attempt<'a> = dyn FnMut(i64, u64, &mut Meter) -> Found + 'a;
 
 /// Work of the first round of attempts.
-const FIRST_ROUND: u64 = 60_000_000;
+const FIRST_ROUND: u64 = 200_000_000;
 
 /// Narrows the interval between the bound and the best peak: rounds of bisection, each attempt with a limit
 /// that grows from round to round, so that no single ceiling eats the budget.

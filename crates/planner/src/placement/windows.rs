@@ -20,6 +20,9 @@ pub(crate) const FEWEST: usize = 120_000;
 /// Items that are placed first because the load is largest where they live.
 const CRITICAL: usize = 30_000;
 
+/// Work after which every window gets one pass.
+const MOST_WORK: u64 = 1_200_000_000;
+
 /// Items in a window, about.
 const WIDTH: usize = 8_000;
 
@@ -160,7 +163,8 @@ fn window(
         (Order::Start, Fit::Best),
     ];
     for (order, fit) in passes {
-        if best.as_ref().is_some_and(|b| b.0 <= target) || (best.is_some() && meter.is_interrupted()) {
+        let enough = meter.is_interrupted() || meter.spent() > MOST_WORK;
+        if best.as_ref().is_some_and(|b| b.0 <= target || enough) {
             break;
         }
         let ceiling = best.as_ref().map_or(UNLIMITED, |b| b.0 - 1);
