@@ -9,12 +9,15 @@
 //! | [`Slab`] | many blocks of one size | `O(1)` |
 //! | [`Bump`] | memory given back all at once | `O(1)` |
 //!
+//! [`StreamOrdered`] shares one between streams; [`adaptor`] has wrappers that limit, log, fail, retry and spill.
+//!
 //! All of them hand out [`Handle`]s: an index and a generation, so that a double free or a use after free is an error
 //! and never silent damage. All of them pass one suite, [`conformance`].
 //!
 //! What is absent: no pointers, no `unsafe`, no clock, no I/O, no memory of their own.
 #![forbid(unsafe_code)]
 
+pub mod adaptor;
 pub mod allocator;
 mod arena;
 pub mod block;
@@ -29,6 +32,7 @@ pub mod replay;
 pub mod script;
 pub mod slab;
 pub mod statistics;
+pub mod stream;
 mod table;
 pub mod tlsf;
 
@@ -43,4 +47,5 @@ pub use replay::{Call, Calls, Replay, replay};
 pub use script::{PlannedBlock, Script, ScriptError, Step};
 pub use slab::Slab;
 pub use statistics::Statistics;
+pub use stream::{OrderChecker, StreamOrdered};
 pub use tlsf::Tlsf;

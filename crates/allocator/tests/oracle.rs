@@ -5,14 +5,7 @@ use npumem_allocator::{Allocator, Caching, Handle, Request, SegmentSource, Setti
 use npumem_ir::Bytes;
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::{Path, PathBuf};
-
-fn shared() -> PathBuf {
-    match std::env::var_os("NPUMEM_SHARED") {
-        Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-    }
-}
+use std::path::Path;
 
 /// The driver that the recordings assume: segments at rising addresses of 2 MiB steps,
 /// reservations at rising addresses in another range, to the next full GiB and at least one byte apart.
@@ -210,11 +203,7 @@ fn final_state(name: &str, recording: &Recording, caching: &Caching<Driver>) {
 
 #[test]
 fn forty_recordings_of_the_original_event_for_event() {
-    let folder = shared().join("data/snapshots/allocator-oracle");
-    if !folder.is_dir() {
-        println!("skipped: {} is not there", folder.display());
-        return;
-    }
+    let Some(folder) = npumem_testing::shared("data/snapshots/allocator-oracle") else { return };
     let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "gz"));
     paths.sort();

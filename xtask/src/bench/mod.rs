@@ -2,6 +2,7 @@
 //!
 //! Each set prints a table and appends one JSON line to `bench/SET.jsonl`.
 
+mod allocators;
 mod placement;
 mod plan;
 mod shapes;
@@ -22,6 +23,8 @@ pub struct Options {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Set {
+    /// Run-time allocators on recorded traces, with peers
+    Allocators,
     /// The main job as a whole process: time and memory
     Plan,
     /// Offsets: peak, bound and time on every stored problem, and on a million generated buffers
@@ -36,6 +39,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     for set in Set::value_variants() {
         if options.set.is_none_or(|only| only == *set) {
             let line = match set {
+                Set::Allocators => allocators::run()?,
                 Set::Plan => plan::run()?,
                 Set::Placement => placement::run()?,
             };

@@ -1,0 +1,154 @@
+//! Run-time allocators on recorded traces, with peers in the same run: time, footprint, instructions, smallest device.
+//!
+//! The replay itself is `bench/allocators`, a package outside the workspace, so that the peers are no dependencies.
+
+use npumem_testing::{shared, workspace_root};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const ROUNDS: &str = "11";
+
+/// Measures and returns the line to record.
+///
+/// # Errors
+/// When the package cannot be built or run, or the traces are not there.
+pub fn run() -> Result<Value, String> {
+    let target = workspace_root().join("target/bench-allocators");
+    let manifest = workspace_root().join("bench/allocators/Cargo.toml");
+    let mut build = Command::new("cargo");
+    build.args(["build", "--release", "--quiet", "--manifest-path"]).arg(&manifest).arg("--target-dir").arg(&target);
+    output(&mut build)?;
+    let program = target.join("release/bench-allocators");
+    let traces = traces(&target)?;
+    let arguments: Vec<String> = traces.iter().map(|(name, path)| format!("{name}={}", path.display())).collect();
+
+    let times = lines(&output(Command::new(&program).args(["time", ROUNDS]).args(&arguments))?)?;
+    println!(
+        "{:<20} {:<17} {:>8} {:>17} {:>24} {:>10}",
+        "trace", "allocator", "mean ns", "p50/p99.9/max ns", "without driver call", "footprint"
+    );
+    for line in &times {
+        let figures = |key: &str| {
+            let part = &line[key];
+            format!("{}/{}/{}", part["p50"], part["p99_9"], part["max"])
+        };
+        let footprint = line["footprint"].as_f64().map_or_else(String::new, |ratio| format!("{ratio:.4}"));
+        println!(
+            "{:<20} {:<17} {:>8.1} {:>17} {:>24} {:>10}",
+            line["trace"].as_str().unwrap_or(""),
+            line["allocator"].as_str().unwrap_or(""),
+            line["mean_ns"].as_f64().unwrap_or(f64::NAN),
+            figures("all"),
+            figures("without_driver_call"),
+            footprint
+        );
+    }
+    let limited: Vec<&String> = arguments
+        .iter()
+        .filter(|one| ["serving", "pangu", "gpu-train-1024"].iter().any(|name| one.starts_with(name)))
+        .collect();
+    let capacities = lines(&output(Command::new(&program).arg("capacity").args(limited))?)?;
+    for line in &capacities {
+        println!(
+            "smallest device, {}: {:.4} of peak live, {} map and {} unmap calls",
+            line["trace"],
+            line["smallest_over_live"].as_f64().unwrap_or(f64::NAN),
+            line["map_calls"],
+            line["unmap_calls"]
+        );
+    }
+    let planned = lines(&output(Command::new(&program).args(["hybrid", ROUNDS]))?)?;
+    for line in &planned {
+        println!("hybrid, {line}");
+    }
+    let instructions = instructions(&program, &traces);
+    for (name, count) in &instructions {
+        println!("instructions per call, harness included, {name}: {count:.1}");
+    }
+    Ok(json!({ "times": times, "capacities": capacities, "hybrid": planned,
+               "instructions": instructions.into_iter().map(|(name, count)| json!({ "trace": name, "per_call": count })).collect::<Vec<_>>() }))
+}
+
+/// The text traces by short name; compressed and foreign ones are written to the target folder first.
+fn traces(target: &Path) -> Result<Vec<(String, PathBuf)>, String> {
+    let folder = shared("data/allocation-traces").ok_or("the recorded traces are not there (NPUMEM_SHARED)")?;
+    let mut traces = Vec::new();
+    for name in ["gpu-train-1024", "npu-train", "gpu-inference-512", "gpu-forward-fp32"] {
+        traces.push((name.to_owned(), folder.join(format!("{name}.trc"))));
+    }
+    for (name, file) in [("training", "gen_b_train_varlen"), ("serving", "gen_c_serve_mooncake")] {
+        let path = target.join(format!("{name}.trc"));
+        let text = output(Command::new("xz").arg("-dc").arg(folder.join(format!("{file}.trc.xz"))))?;
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        traces.push((name.to_owned(), path));
+    }
+    for (name, file) in [("pangu", "pangu_2.6B"), ("resnet50", "resnet50")] {
+        if let Some(source) = shared(&format!("data/placement/large/{file}.csv")) {
+            let path = target.join(format!("{name}.trc"));
+            let text = std::fs::read_to_string(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+            std::fs::write(&path, calls_of_lifetimes(&text)?)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            traces.push((name.to_owned(), path));
+        }
+    }
+    Ok(traces)
+}
+
+/// Lifetimes (`id,lower,upper,size`) as calls: by step, frees before allocations.
+fn calls_of_lifetimes(csv: &str) -> Result<String, String> {
+    let mut calls = Vec::new();
+    for (index, line) in csv.lines().skip(1).enumerate() {
+        let fields: Option<Vec<u64>> = line.split(',').map(|field| field.trim().parse().ok()).collect();
+        let Some([_, lower, upper, size]) = fields.as_deref() else {
+            return Err(format!("line {}: {line}", index + 2));
+        };
+        calls.push((*lower, true, index, *size));
+        calls.push((*upper, false, index, *size));
+    }
+    calls.sort_unstable();
+    let mut text = String::new();
+    for (_, starts, index, size) in calls {
+        // Writing to a string cannot fail.
+        let _ = if starts { writeln!(text, "a {index} {size}") } else { writeln!(text, "f {index}") };
+    }
+    Ok(text)
+}
+
+/// Instructions of one replay, counted by callgrind where it is installed.
+fn instructions(program: &Path, traces: &[(String, PathBuf)]) -> Vec<(String, f64)> {
+    let mut counts = Vec::new();
+    for (name, path) in traces.iter().take(2) {
+        let ran = Command::new("valgrind")
+            .args(["--tool=callgrind", "--toggle-collect=bench_allocators::replay*", "--callgrind-out-file=/dev/null"])
+            .arg(program)
+            .args(["count", &format!("{name}={}", path.display())])
+            .output();
+        let Ok(ran) = ran else {
+            println!("skipped: instructions, valgrind is not installed");
+            return counts;
+        };
+        let collected = String::from_utf8_lossy(&ran.stderr)
+            .lines()
+            .find_map(|line| line.split_once("Collected : ").and_then(|(_, count)| count.trim().parse::<f64>().ok()));
+        let calls = String::from_utf8_lossy(&ran.stdout).trim().parse::<f64>().ok();
+        if let (Some(collected), Some(calls)) = (collected, calls) {
+            counts.push((name.clone(), collected / calls));
+        }
+    }
+    counts
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let ran = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if ran.status.success() {
+        String::from_utf8(ran.stdout).map_err(|error| error.to_string())
+    } else {
+        Err(format!("{command:?}: {}", String::from_utf8_lossy(&ran.stderr)))
+    }
+}
+
+fn lines(text: &str) -> Result<Vec<Value>, String> {
+    text.lines().map(|line| serde_json::from_str(line).map_err(|error| format!("{line}: {error}"))).collect()
+}
