@@ -171,8 +171,8 @@ impl<P: Allocator> Hybrid<P> {
             }
             Err(mut error) => {
                 self.failures += 1;
-                if let AllocateError::OutOfMemory(_) = *error {
-                    let limit = None;
+                if let AllocateError::OutOfMemory(shortage) = &*error {
+                    let limit = shortage.limit.map(|limit| limit.get().saturating_add(self.script.capacity));
                     *error = AllocateError::OutOfMemory(Shortage::of(request, &self.statistics(), limit));
                 }
                 Err(error)

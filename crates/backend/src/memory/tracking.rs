@@ -37,9 +37,11 @@ struct Site {
     trace: Option<StackId>,
 }
 
-/// Live blocks of one site.
+/// Live blocks of one site in one space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leak {
+    /// In which space.
+    pub space: SpaceId,
     /// Who allocated, innermost frame first.
     pub frames: Vec<Frame>,
     /// How many bytes.
@@ -211,10 +213,11 @@ impl Tracking {
     }
 
     pub(super) fn leaks(&self) -> Vec<Leak> {
-        let mut leaks: BTreeMap<u32, Leak> = BTreeMap::new();
-        for record in self.live.values() {
+        let mut leaks: BTreeMap<(u32, SpaceId), Leak> = BTreeMap::new();
+        for ((space, _), record) in &self.live {
             let age = self.clock - record.born;
-            let leak = leaks.entry(record.site).or_insert_with(|| Leak {
+            let leak = leaks.entry((record.site, *space)).or_insert_with(|| Leak {
+                space: *space,
                 frames: self.sites[record.site as usize].frames.clone(),
                 bytes: Bytes::ZERO,
                 count: 0,
