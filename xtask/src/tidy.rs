@@ -14,12 +14,13 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("backend", &["ir", "allocator"]),
     ("simulator", &["ir", "backend"]),
     ("report", &["ir"]),
+    ("capi", &["ir", "allocator", "backend"]),
     ("npumem", &["ir", "check", "import", "planner", "allocator", "backend", "simulator", "report"]),
     ("testing", &[]),
 ];
 
 /// Where `unsafe` may stand.
-const MAY_BE_UNSAFE: &[&str] = &["crates/backend/"];
+const MAY_BE_UNSAFE: &[&str] = &["crates/backend/", "crates/capi/"];
 
 /// Crates that may not read a clock, so that no result can depend on one.
 const WITHOUT_CLOCK: &[&str] = &["ir", "check", "import", "planner", "allocator", "simulator", "report"];

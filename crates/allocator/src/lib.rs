@@ -9,7 +9,7 @@
 //! | [`Slab`] | many blocks of one size | `O(1)` |
 //! | [`Bump`] | memory given back all at once | `O(1)` |
 //!
-//! [`StreamOrdered`] shares one between streams; [`adaptor`] has wrappers that limit, log, fail, retry and spill.
+//! [`StreamOrdered`] shares one between streams, [`Shared`] between threads; [`adaptor`] has wrappers that limit, log, fail, retry and spill.
 //!
 //! All of them hand out [`Handle`]s: an index and a generation, so that a double free or a use after free is an error
 //! and never silent damage. All of them pass one suite, [`conformance`].
@@ -25,11 +25,13 @@ pub mod buddy;
 pub mod bump;
 pub mod caching;
 pub mod conformance;
+pub mod histogram;
 pub mod hybrid;
 mod nodes;
 pub mod paged;
 pub mod replay;
 pub mod script;
+pub mod shared;
 pub mod slab;
 pub mod statistics;
 pub mod stream;
@@ -41,10 +43,12 @@ pub use block::{AllocateError, Allocated, Block, Handle, HandleError, LiveBlock,
 pub use buddy::Buddy;
 pub use bump::Bump;
 pub use caching::{Caching, DeviceModel, SegmentSource, Settings};
+pub use histogram::Histogram;
 pub use hybrid::{Hybrid, HybridCounts, NoPool, StaticPlan};
 pub use paged::{PageCounts, PageSource, Paged, PagedOptions};
 pub use replay::{Call, Calls, Replay, replay};
 pub use script::{PlannedBlock, Script, ScriptError, Step};
+pub use shared::{Front, Shared};
 pub use slab::Slab;
 pub use statistics::Statistics;
 pub use stream::{OrderChecker, StreamOrdered};

@@ -158,6 +158,11 @@ impl<S: PageSource> Paged<S> {
         self.counts
     }
 
+    /// Entries of the block table that were ever used: what its memory grows with.
+    pub fn entries(&self) -> u64 {
+        u64::from(self.arena.nodes.ever_used())
+    }
+
     /// The source of pages.
     pub fn source(&self) -> &S {
         &self.source

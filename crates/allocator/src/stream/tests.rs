@@ -1,3 +1,5 @@
+//! Reuse across streams, and the checker against what the allocator hands out.
+
 use super::*;
 use crate::tlsf::Tlsf;
 use npumem_ir::trace::BlockId;
