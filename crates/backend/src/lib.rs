@@ -3,17 +3,19 @@
 //! ```text
 //!   Memory      buffers that free themselves, who holds what, leaks, growth, guard bytes, traces
 //!     pool      npumem-allocator: plan + pages, over offsets
-//!   Backend     reserve, commit, copy: host (mmap), or one that fails on purpose
+//!   Backend     reserve, commit, copy: host (mmap), CUDA (driver loaded at run time), or one that fails on purpose
 //! ```
-//! Only the modules that call the system are `unsafe`; they are small and named: [`host`].
+//! Only the modules that call the system are `unsafe`; they are small and named: [`host`], [`cuda`].
 
 pub mod backend;
 pub mod conformance;
+pub mod cuda;
 pub mod faulty;
 pub mod host;
 pub mod memory;
 
 pub use backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
+pub use cuda::Cuda;
 pub use faulty::{Faults, Faulty};
 pub use host::Host;
 pub use memory::{Buffer, Memory, MemoryError, MemoryOptions};
