@@ -205,6 +205,10 @@ impl Memory {
             let (region, pool) = if capacity < WHOLE {
                 whole(&backend, id, capacity, info.page.get(), planned, script)?
             } else {
+                if !PAGE.is_multiple_of(info.page.get()) {
+                    let reason = format!("pages of {} do not divide the allocator's {}", info.page, Bytes(PAGE));
+                    return Err(BackendError::System { call: "reserve", reason }.into());
+                }
                 paged(&backend, id, capacity, planned, script)?
             };
             spaces.push(Space { name: info.name, capacity, region, pool });

@@ -157,6 +157,13 @@ fn fill_patterns_show_fresh_and_freed_bytes() {
 }
 
 #[test]
+fn a_backend_whose_pages_are_too_coarse_is_refused() {
+    let space = crate::SpaceInfo { name: "hbm".to_owned(), capacity: Bytes(1 << 30), page: Bytes(16 << 20) };
+    let refused = Memory::new(Host::new(vec![space]).unwrap(), MemoryOptions::default()).err().unwrap();
+    assert!(refused.to_string().contains("16.00 MiB"), "{refused}");
+}
+
+#[test]
 fn planned_buffers_come_from_the_plan() {
     let blocks = vec![
         PlannedBlock { offset: Offset(0), bytes: Bytes(3 << 20) },
