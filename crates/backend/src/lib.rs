@@ -13,6 +13,7 @@ pub mod cuda;
 pub mod faulty;
 pub mod host;
 pub mod memory;
+mod vmm;
 
 pub use backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
 pub use cuda::Cuda;
