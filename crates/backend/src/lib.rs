@@ -3,10 +3,11 @@
 //! ```text
 //!   Memory      buffers that free themselves, who holds what, leaks, growth, guard bytes, traces
 //!     pool      npumem-allocator: plan + pages, over offsets
-//!   Backend     reserve, commit, copy: host (mmap), CUDA (driver loaded at run time), or one that fails on purpose
+//!   Backend     reserve, commit, copy: host (mmap), CUDA and AscendCL (loaded at run time), or one that fails on purpose
 //! ```
-//! Only the modules that call the system are `unsafe`; they are small and named: [`host`], [`cuda`].
+//! Only the modules that call the system are `unsafe`; they are small and named: [`host`], [`cuda`], [`ascend`].
 
+pub mod ascend;
 pub mod backend;
 pub mod conformance;
 pub mod cuda;
@@ -15,6 +16,7 @@ pub mod host;
 pub mod memory;
 mod vmm;
 
+pub use ascend::Ascend;
 pub use backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
 pub use cuda::Cuda;
 pub use faulty::{Faults, Faulty};
