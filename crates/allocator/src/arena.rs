@@ -278,6 +278,7 @@ impl Arena {
     /// Checks the lists against each other.
     pub(crate) fn verify(&self) -> Result<(), String> {
         let nodes = &self.nodes;
+        let in_use = u64::from(nodes.in_use());
         let mut free = 0_u64;
         let mut count = 0_u64;
         let (mut node, mut previous) = (self.first(), 0);
@@ -298,19 +299,19 @@ impl Arena {
                 return Err(format!("block {node} has size {} and state {}", nodes.size(node), nodes.state(node)));
             }
             free += u64::from(nodes.state(node) & !SET == FREE);
-            if count > u64::from(nodes.in_use()) {
+            if count > in_use {
                 return Err("the blocks in address order run in a circle".to_owned());
             }
             (previous, node) = (node, nodes.next(node));
         }
-        if count != u64::from(nodes.in_use()) {
-            return Err(format!("{count} blocks in address order, {} entries in use", nodes.in_use()));
+        if count != in_use {
+            return Err(format!("{count} blocks in address order, {in_use} entries in use"));
         }
-        let binned = self.verify_bins()?;
+        let binned = self.verify_bins(in_use)?;
         if binned == free { Ok(()) } else { Err(format!("{free} free blocks, {binned} in bins")) }
     }
 
-    fn verify_bins(&self) -> Result<u64, String> {
+    fn verify_bins(&self, in_use: u64) -> Result<u64, String> {
         let nodes = &self.nodes;
         let mut binned = 0_u64;
         for bin in 0..BINS * SETS - 1 {
@@ -325,7 +326,7 @@ impl Arena {
                 if nodes.before(node) != before || nodes.state(node) != FREE | (bin / BINS) {
                     return Err(format!("block {node} in bin {bin} is linked or marked wrong"));
                 }
-                if bin_of(nodes.size(node)) != bin % BINS || binned > u64::from(nodes.in_use()) {
+                if bin_of(nodes.size(node)) != bin % BINS || binned > in_use {
                     return Err(format!("block {node} of size {} is in bin {bin}", nodes.size(node)));
                 }
                 (before, node) = (node, nodes.after(node));

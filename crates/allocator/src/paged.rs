@@ -405,3 +405,6 @@ impl<S> Paged<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
