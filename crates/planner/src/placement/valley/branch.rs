@@ -41,7 +41,7 @@ impl Run<'_, '_> {
     /// How little a section asks for: few branches, often failed, a tie broken by the restart's taste.
     pub(super) fn score(&mut self, t: usize, ready: i64, gap: bool) -> f64 {
         let cap = self.capacity as f64;
-        let tie = match [0, 6, 2, 5][(self.restart / 4 + self.restart) as usize % 4] {
+        let tie = match [0, 6, 2, 5][(self.restart / 4) as usize % 4] {
             0 => 0.0,
             2 => 1.0 - self.state.floor(t) as f64 / cap,
             5 => 1.0 - *self.state.rest(t) as f64 / cap,

@@ -170,7 +170,7 @@ impl<'b, 'a> Run<'b, 'a> {
             let noise = if restart == 0 { 1.0 } else { 0.85 + 0.3 * ((x >> 11) as f64 / (1u64 << 53) as f64) };
             let size = self.search.sizes[i] as f64;
             let width = self.search.sections.of[i].len() as f64;
-            let value = match (restart + 2) % 4 {
+            let value = match [2, 0, 1, 3][restart as usize % 4] {
                 0 => width * 1e3 + size / (1.0 + self.capacity as f64),
                 1 => size * width,
                 2 => size,
