@@ -38,6 +38,11 @@ impl Run<'_, '_> {
         self.next_start(t, scratch) <= latest
     }
 
+    /// Weight of a section's failures; every second group of restarts does without, for where they mislead.
+    fn weight(&self, t: usize) -> f64 {
+        if (self.restart / 4).is_multiple_of(2) { self.weights[t] } else { 1.0 }
+    }
+
     /// How little a section asks for: few branches, often failed, a tie broken by the restart's taste.
     pub(super) fn score(&mut self, t: usize, ready: i64, gap: bool) -> f64 {
         let cap = self.capacity as f64;
@@ -51,7 +56,7 @@ impl Run<'_, '_> {
                 ((a - t as i64).max(t as i64 - b).max(0)) as f64 / self.state.s as f64
             }),
         };
-        (ready as f64 + if gap { 0.9 } else { 0.0 } - 0.999 + 0.1 * tie) / self.weights[t]
+        (ready as f64 + if gap { 0.9 } else { 0.0 } - 0.999 + 0.1 * tie) / self.weight(t)
     }
 
     /// The section to branch on, with its candidates, and whether all of them may start higher.
@@ -80,7 +85,7 @@ impl Run<'_, '_> {
             for &t in &own[k..end] {
                 let t = t as usize;
                 let ready = *self.state.ready(t);
-                if ready == 0 || (ready as f64 - 0.999) / self.weights[t] >= best {
+                if ready == 0 || (ready as f64 - 0.999) / self.weight(t) >= best {
                     continue;
                 }
                 if !timed && !self.candidates(t, &mut scratch, true) {
