@@ -260,3 +260,25 @@ fn a_kernel_that_does_not_fit_names_the_conflict() {
     assert_eq!(names, ["a", "b"]);
     let _ = Offset(0);
 }
+
+/// Ten thousand statements over ten thousand buffers: the time is printed, and is far below a second even unoptimised.
+#[test]
+fn ten_thousand_statements_are_checked_quickly() {
+    let mut text = String::from("npumem-program 1\nprogram many\n");
+    for index in 0..10_000 {
+        text.push_str(&format!("buffer t{index} in vec bytes 1024 align 32 at {} : u8\n", index % 24 * 1024));
+    }
+    text.push_str("steps\n");
+    for index in 0..10_000 {
+        let reads = if index == 0 { String::new() } else { format!(" reads t{}[0]:u8", index - 1) };
+        text.push_str(&format!("op @v{reads} writes t{index}[0]:u8\n"));
+    }
+    let program = npumem::ir::program::text::parse(&text).unwrap();
+    let device = catalogue::device("ascend-910b2").unwrap();
+    let started = std::time::Instant::now();
+    let verdict = kernel::check(&program, &device, true).unwrap();
+    let took = started.elapsed();
+    eprintln!("10,000 statements: {took:?}");
+    assert_eq!((verdict.standing, verdict.work), (Standing::Sound, 10_000));
+    assert!(took.as_secs() < 5, "{took:?} even on a busy machine");
+}
