@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// Paths that are told apart; past this many they are united and what differs becomes unknown.
-const MAX_PATHS: usize = 128;
+const MAX_PATHS: usize = 24;
 /// A state may come back after so many periods (a carried value turns at its own pace).
 const MAX_MULTIPLES: usize = 8;
 /// Turns of a loop without a known bound whose turns never provably repeat.
