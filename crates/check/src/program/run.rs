@@ -18,7 +18,7 @@ const MAX_PATHS: usize = 24;
 const MAX_MULTIPLES: usize = 8;
 /// Turns of a loop without a known bound whose turns never provably repeat.
 const MAX_OPEN_TURNS: usize = 64;
-/// Turns of a loop without a counter before what differs between them becomes unknown.
+/// Turns of a loop without a counter before differences become unknown.
 const MAX_WHILE_TURNS: usize = 512;
 
 pub(super) fn check(program: &Program, structure: &Structure, options: &Options, findings: &mut Findings) {
@@ -35,6 +35,7 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
         dirt: BTreeMap::new(),
         used_slots: BTreeMap::new(),
         budget: options.budget,
+        two_are_two: options.plan_is_separate,
         findings,
     };
     for (id, buffer) in program.buffers() {
@@ -91,6 +92,8 @@ struct Runner<'a> {
     dirt: BTreeMap<(u32, u64), (u64, SlabId)>,
     used_slots: BTreeMap<BufferId, BTreeSet<u32>>,
     budget: u64,
+    /// The plan stands beside the program: no two of its buffers are one.
+    two_are_two: bool,
     findings: &'a mut Findings,
 }
 
@@ -455,7 +458,6 @@ impl Runner<'_> {
             heads = self.block(from, end, heads);
             heads = self.unite(heads, id.index());
             turn += 1;
-            // Without a way out the loop would be looked at until its states repeat: the same.
         }
         for path in &mut after {
             path.context.clone_from(&outer);
@@ -717,7 +719,7 @@ impl Runner<'_> {
     }
 
     fn unwritten(&mut self, read: &Resolved, slab: memory::Slab, (low, high): (u64, u64), event: &Event) {
-        if let Some((space, address)) = slab.place {
+        if let (Some((space, address)), false) = (slab.place, self.two_are_two) {
             let (start, end) = (address + low, address + high);
             let before =
                 self.dirt.range(..=(space, start)).next_back().filter(|((s, _), (end, _))| *s == space && *end > start);
