@@ -46,9 +46,9 @@ pub(crate) fn minimise(
             best.offsets = offsets;
         }
         Answer::Fails | Answer::Unknown => {
-            descend(instance, ceiling, &penalties, options, meter.left() / 60, &mut best, meter);
+            descend(instance, ceiling, &penalties, options, meter.left() / 100, &mut best, meter);
             if matches!(all, Answer::Fails) && options.switches.exact {
-                cores(&oracle, &every, meter.left() / 40, &mut best, meter);
+                cores(&oracle, &every, meter.left() / 66, &mut best, meter);
             }
         }
     }
