@@ -132,6 +132,11 @@ impl Nodes {
         self.fresh
     }
 
+    /// Entries that were ever given out, the bins' heads included.
+    pub(crate) fn ever_taken(&self) -> u32 {
+        self.fresh >> SCALE
+    }
+
     /// Entries in use as blocks of any state; walks the spare ones.
     pub(crate) fn in_use(&self) -> u32 {
         let mut count = (self.fresh >> SCALE) - HEADS - self.abandoned;

@@ -160,7 +160,7 @@ impl<S: PageSource> Paged<S> {
 
     /// Entries of the block table that were ever used: what its memory grows with.
     pub fn entries(&self) -> u64 {
-        u64::from(self.arena.nodes.ever_used())
+        u64::from(self.arena.nodes.ever_taken())
     }
 
     /// The source of pages.
