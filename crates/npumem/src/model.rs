@@ -58,6 +58,8 @@ pub fn plan_model(
 ) -> Result<Planned, ModelError> {
     let main = device.main_memory().ok_or_else(|| ModelError::NoMainMemory(device.name.clone()))?;
     let space = main_space(device, main, request.capacity)?;
+    let chosen = choose(model, &space, &request.model)?;
+    let request = &ModelRequest { model: chosen, ..request.clone() };
     let line = Line::new(&model.graph, &request.model.dims)?;
     let mut input = graph::problem::from_line(&model.graph.name, &line, &space, &request.model)?;
     input.problem.goals.clone_from(&request.goals);
@@ -80,8 +82,18 @@ pub fn problem_of(
 ) -> Result<npumem_ir::Problem, ModelError> {
     let main = device.main_memory().ok_or_else(|| ModelError::NoMainMemory(device.name.clone()))?;
     let space = main_space(device, main, capacity)?;
+    let options = choose(model, &space, options)?;
     let line = Line::new(&model.graph, &options.dims)?;
-    Ok(graph::problem::from_line(&model.graph.name, &line, &space, options)?.problem)
+    Ok(graph::problem::from_line(&model.graph.name, &line, &space, &options)?.problem)
+}
+
+/// The ways of sharing bytes that pack this graph best.
+fn choose(model: &Model, space: &MainSpace, options: &ModelOptions) -> Result<ModelOptions, ModelError> {
+    use npumem_planner::graph::model::ModelError as Chosen;
+    graph::model::choose(&model.graph, space, options).map_err(|error| match error {
+        Chosen::Graph(error) => ModelError::Graph(error),
+        Chosen::Placement(error) => ModelError::Plan(PlanError::Placement(error)),
+    })
 }
 
 fn main_space(device: &Device, main: SpaceId, capacity: Option<Bytes>) -> Result<MainSpace, ModelError> {

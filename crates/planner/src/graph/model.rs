@@ -76,6 +76,18 @@ pub fn plan_model(
     }
 }
 
+/// The ways of sharing bytes that pack best, found with greedy orders alone: the same whatever the effort of the plan
+/// that follows, so that a plan can be checked against the problem that it was made for.
+///
+/// # Errors
+/// As [`plan_model`].
+pub fn choose(graph: &Graph, space: &MainSpace, options: &ModelOptions) -> Result<ModelOptions, ModelError> {
+    let planned = plan_model(graph, space, options, &PlacementOptions::fast(), None)?;
+    let least = planned.tried.iter().map(|tried| tried.2).min();
+    let chosen = planned.tried.into_iter().find(|tried| Some(tried.2) == least);
+    Ok(chosen.map_or_else(|| options.clone(), |(actions, over, _)| ModelOptions { actions, over, ..options.clone() }))
+}
+
 impl ModelPlan {
     /// Peak and lower bound of the part that placement packs, behind what is there for the whole run.
     #[must_use]

@@ -50,6 +50,8 @@ struct Node {
 
 /// Number of choices from which on the search is not worth starting.
 const MOST_CHOICES: usize = 20_000;
+/// Pairs of rectangles that may be looked at to find the choices.
+const MOST_PAIRS: u64 = 4_000_000;
 
 struct Solver<'a> {
     instance: &'a Instance,
@@ -78,6 +80,7 @@ impl<'a> Solver<'a> {
     fn new(instance: &'a Instance, capacity: i64, below_cost: u64) -> Option<Solver<'a>> {
         let n = instance.items.len();
         let mut choices = Vec::new();
+        let mut pairs = 0_u64;
         for a in 0..n {
             let x = &instance.items[a];
             for &(b, low, high) in &x.apart {
@@ -89,6 +92,10 @@ impl<'a> Solver<'a> {
                 let y = &instance.items[b];
                 if x.end <= y.start || y.end <= x.start {
                     continue;
+                }
+                pairs += x.rects.len() as u64 * y.rects.len() as u64;
+                if pairs > MOST_PAIRS {
+                    return None;
                 }
                 time_choices(instance, a, b, &mut choices);
                 if choices.len() > MOST_CHOICES {
@@ -145,7 +152,7 @@ impl<'a> Solver<'a> {
             below_cost,
             queue: Vec::new(),
             queued: vec![false; n],
-            work: 0,
+            work: pairs,
         })
     }
 

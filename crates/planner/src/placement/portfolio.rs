@@ -263,7 +263,13 @@ fn ladder(
                 return;
             }
             let share = limit.min(meter.left());
-            match attempt(tried, share, meter) {
+            let before = meter.spent();
+            let found = attempt(tried, share, meter);
+            if matches!(found, Found::Unknown) && meter.spent() == before {
+                // A search that gave up before it began gives up at every ceiling.
+                return;
+            }
+            match found {
                 Found::Placed(offsets) => {
                     take(instance, offsets, method, out);
                     if only_fit {
