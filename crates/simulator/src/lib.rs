@@ -1,1 +1,0 @@
-//! Runs a tile program on a described device: time, traffic, values, shadow memory
