@@ -224,7 +224,7 @@ fn reach(program: &Program, device: &Device, id: StepId, operation: &Operation, 
                         let kind = Kind::Unreachable { step: id, engine: engine.into(), space: name(*space), reads };
                         findings.push(Severity::Fault, kind);
                     } else if reached && reads && main && staged(device, *space) {
-                        let cycles = staged_cycles(program, device, operation, *space);
+                        let cycles = staged_cycles(program, device, operation, *space, kind);
                         let kind = Kind::DirectOperand { step: id, space: name(*space), staged_cycles: cycles };
                         findings.push(Severity::Warning, kind);
                     }
@@ -255,8 +255,14 @@ fn staged(device: &Device, space: SpaceId) -> bool {
     device.spaces().any(|(other, info)| info.kind == SpaceKind::Scratchpad && linked(device, space, other))
 }
 
-/// Cycles to copy the operands once over the fastest link into the chip.
-fn staged_cycles(program: &Program, device: &Device, operation: &Operation, space: SpaceId) -> Option<u64> {
+/// Cycles to copy the operands once over the fastest link to where the engine can read them.
+fn staged_cycles(
+    program: &Program,
+    device: &Device,
+    operation: &Operation,
+    space: SpaceId,
+    kind: EngineKind,
+) -> Option<u64> {
     let mut bytes = 0_f64;
     for access in &operation.reads {
         let Root::Buffer(id) = access.root else { continue };
@@ -272,8 +278,10 @@ fn staged_cycles(program: &Program, device: &Device, operation: &Operation, spac
         }
         bytes += size;
     }
-    let rates =
-        device.links().filter(|(_, link)| link.from == space && device.space(link.to).kind == SpaceKind::Scratchpad);
+    let near = |to: SpaceId| device.engines().any(|(id, engine)| engine.kind == kind && device.reads(id, to));
+    let rates = device
+        .links()
+        .filter(|(_, link)| link.from == space && device.space(link.to).kind == SpaceKind::Scratchpad && near(link.to));
     let best = rates.filter_map(|(id, _)| device.link_rate(id).ok()).fold(0_f64, f64::max);
     (best > 0.0).then(|| (bytes / best).ceil() as u64)
 }

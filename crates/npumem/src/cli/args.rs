@@ -32,9 +32,10 @@ pub enum Verb {
 /// Which device.
 #[derive(Debug, Args)]
 pub struct DeviceArgs {
-    /// A device of the catalogue, or a file that describes one
-    #[arg(long, value_name = "NAME|FILE", default_value = "ascend-910b2")]
-    pub device: String,
+    /// A device of the catalogue, or a file that describes one; without it, the target that a kernel itself names,
+    /// then ascend-910b2
+    #[arg(long, value_name = "NAME|FILE")]
+    pub device: Option<String>,
     /// More device files: a file or a folder of them
     #[arg(long, value_name = "PATH")]
     pub devices: Vec<PathBuf>,

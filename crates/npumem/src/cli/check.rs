@@ -31,7 +31,7 @@ pub fn run(args: &CheckArgs, color: Color) -> Outcome {
             "format": "npumem-check",
             "version": 1,
             "problem": problem.name,
-            "device": args.device.device,
+            "device": resolve::device_name(&args.device),
             "verdict": if verdict.is_sound() { "sound" } else { "unsound" },
             "buffers": problem.buffers.len(),
             "residencies": plan.residencies.len(),
@@ -67,7 +67,7 @@ fn told(
             problem.name,
             plan.residencies.len(),
             plan.moves.len(),
-            args.device.device,
+            resolve::device_name(&args.device),
         )
     } else {
         let more = if verdict.truncated { "more than " } else { "" };

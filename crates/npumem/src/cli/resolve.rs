@@ -6,19 +6,22 @@ use npumem::ir::problem::Goal;
 use npumem::ir::{Bytes, Device, Problem};
 use npumem::{Effort, PlacementOptions};
 
-/// The device when none is named.
-pub const DEFAULT: &str = catalogue::DEFAULT_DEVICE;
+/// The device as it was named, or the default.
+pub fn device_name(args: &DeviceArgs) -> &str {
+    args.device.as_deref().unwrap_or(catalogue::DEFAULT_DEVICE)
+}
 
 /// The device that is meant.
 pub fn device(args: &DeviceArgs) -> Result<Device, String> {
+    let name = device_name(args);
     if args.devices.is_empty() {
-        return catalogue::device(&args.device).map_err(|error| error.to_string());
+        return catalogue::device(name).map_err(|error| error.to_string());
     }
     let mut known = Catalogue::built_in().map_err(|error| error.to_string())?;
     for path in &args.devices {
         known.add(path).map_err(|error| error.to_string())?;
     }
-    known.resolve(&args.device).map_err(|error| error.to_string())
+    known.resolve(name).map_err(|error| error.to_string())
 }
 
 /// `--capacity`: a size for every space, or for one by name.

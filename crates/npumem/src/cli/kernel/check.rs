@@ -43,8 +43,7 @@ fn is_kernel(path: &Path) -> bool {
 
 /// The device that was named; without a name, the kernel's own target, then the default.
 pub fn device(args: &DeviceArgs, target: Option<&str>) -> Result<Device, String> {
-    if args.device == resolve::DEFAULT
-        && !std::env::args().any(|argument| argument.starts_with("--device"))
+    if args.device.is_none()
         && let Some(device) = target.and_then(kernel::target_device)
     {
         return Ok(device);
