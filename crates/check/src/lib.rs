@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod copies;
+mod device;
 mod overlap;
 mod places;
 pub mod program;
 mod violation;
 
+pub use device::check_on;
 pub use violation::{BufferName, Violation};
 
 use npumem_ir::{BufferId, Plan, Problem};

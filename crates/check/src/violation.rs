@@ -176,6 +176,21 @@ pub enum Violation {
         /// Its source.
         place: (String, Offset),
     },
+    /// No link of the device carries a move.
+    NoLink {
+        /// The buffer.
+        buffer: BufferName,
+        /// The steps of the move.
+        steps: StepRange,
+        /// From which space.
+        from: String,
+        /// To which.
+        to: String,
+        /// The device.
+        device: String,
+        /// The link that the plan names, where it names one that leads elsewhere.
+        named: Option<String>,
+    },
     /// A buffer is left to the pool and placed as well.
     PooledAndPlaced {
         /// The buffer.
@@ -225,6 +240,7 @@ impl Violation {
             Violation::WrittenTwice { .. } => "written-twice",
             Violation::MoveOffPlace { .. } => "move-off-place",
             Violation::MoveOfStale { .. } => "move-of-stale",
+            Violation::NoLink { .. } => "no-link",
             Violation::PooledAndPlaced { .. } => "pooled-and-placed",
             Violation::Malformed { .. } => "malformed",
             Violation::WrongPeak { .. } => "wrong-peak",
@@ -313,6 +329,15 @@ impl fmt::Display for Violation {
                     "the move of {buffer} in steps {steps} copies from {}, which does not hold its bytes then",
                     place(at)
                 )
+            }
+            Violation::NoLink { buffer, steps, from, to, device, named: Some(link) } => {
+                write!(
+                    f,
+                    "the move of {buffer} in steps {steps} from {from} to {to} names the link {link} of {device}, which leads elsewhere"
+                )
+            }
+            Violation::NoLink { buffer, steps, from, to, device, named: None } => {
+                write!(f, "the move of {buffer} in steps {steps}: {device} has no link from {from} to {to}")
             }
             Violation::PooledAndPlaced { buffer } => write!(f, "{buffer} is left to the pool and placed as well"),
             Violation::Malformed { what } => f.write_str(what),

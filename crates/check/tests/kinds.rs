@@ -1,6 +1,6 @@
 //! Each kind of violation fires on a plan with one thing wrong, and a sound plan has none.
 
-use npumem_check::{Violation, check};
+use npumem_check::{Violation, check, check_on};
 use npumem_ir::plan::SpaceUse;
 use npumem_ir::problem::{Access, Colocation, LiveRange, Location, Separation, Use};
 use npumem_ir::{
@@ -252,4 +252,36 @@ fn sums_and_ids_are_not_believed() {
     let mut unsorted = sound();
     unsorted.residencies.swap(0, 1);
     assert_eq!(kinds(&problem(), &unsorted), ["malformed"]);
+}
+
+#[test]
+fn a_device_carries_moves_over_its_links_only() {
+    let path = npumem_testing::workspace_root().join("devices/ascend-910b2.toml");
+    let device = npumem_ir::Device::from_toml(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let kinds = |problem: &Problem, plan: &Plan| -> Vec<&'static str> {
+        check_on(problem, plan, &device).violations.iter().map(Violation::kind).collect()
+    };
+    let mut problem = problem();
+    let mut plan = moved();
+    assert_eq!(kinds(&problem, &plan), Vec::<&str>::new(), "hbm to ub is a link");
+    let id = |name: &str| device.links().find(|(_, link)| link.name == name).unwrap().0;
+    plan.moves[0].link = Some(id("hbm->ub"));
+    assert_eq!(kinds(&problem, &plan), Vec::<&str>::new());
+    plan.moves[0].link = Some(id("hbm->l1"));
+    assert_eq!(kinds(&problem, &plan), ["no-link"]);
+    plan.moves[0].link = None;
+    problem.spaces[1].name = "l0c".into();
+    let violations = check_on(&problem, &plan, &device).violations;
+    assert_eq!(
+        violations[0].to_string(),
+        "the move of 'a' (#0) in steps [1, 2): ascend-910b2 has no link from hbm to l0c"
+    );
+    // The device leaves 188,416 bytes of UB to programs; the problem says nothing of its own.
+    problem.spaces[1].name = "ub".into();
+    plan.residencies[1].offset = Offset(188_416 - 63);
+    plan.moves[0].to.offset = Offset(188_416 - 63);
+    assert_eq!(kinds(&problem, &plan), ["outside-capacity"]);
+    plan.residencies[1].offset = Offset(188_416 - 64);
+    plan.moves[0].to.offset = Offset(188_416 - 64);
+    assert_eq!(kinds(&problem, &plan), Vec::<&str>::new());
 }

@@ -21,7 +21,7 @@ pub mod open;
 pub mod plan;
 
 pub use npumem_check::program as check_program;
-pub use npumem_check::{Verdict as CheckVerdict, Violation, check};
+pub use npumem_check::{Verdict as CheckVerdict, Violation, check, check_on};
 pub use npumem_import::{Format, ImportError, dsa, minimalloc, onnx};
 pub use npumem_ir as ir;
 pub use npumem_planner::graph::{ModelOptions, Strategy};

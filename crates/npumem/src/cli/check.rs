@@ -20,7 +20,7 @@ pub fn run(args: &CheckArgs, color: Color) -> Outcome {
         return Err("--sarif and --annotations are for kernels".into());
     }
     let (problem, plan) = read(args)?;
-    let verdict = npumem::check(&problem, &plan);
+    let verdict = npumem::check_on(&problem, &plan, &resolve::device(&args.device)?);
     let mut notes = Vec::new();
     let digest = problem.digest();
     if !plan.origin.digest.is_empty() && plan.origin.digest != digest {
