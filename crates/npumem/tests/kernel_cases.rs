@@ -110,10 +110,12 @@ fn case_06_loads_of_two_stages_share_no_bytes_while_there_is_room() {
     let Some(case) = case("06-reuse-injects-war.json") else { return };
     let size = |index: usize| number(&case["buffers"][index]["size"]);
     let program = two_stages([size(0), size(2)], [size(1), size(3)]);
-    let plan = planned(&program, &device(), &PlacementOptions::default());
-    assert_eq!(plan.planned.fit, Fit::Yes);
-    assert_eq!(peak(&plan, "l1"), number(&case["expected"]["right_peak"]));
-    assert_eq!(plan.planned.placement.reuse_cost, 0);
+    for options in [PlacementOptions::fast(), PlacementOptions::default()] {
+        let plan = planned(&program, &device(), &options);
+        assert_eq!(plan.planned.fit, Fit::Yes);
+        assert_eq!(peak(&plan, "l1"), number(&case["expected"]["right_peak"]));
+        assert_eq!(plan.planned.placement.reuse_cost, 0);
+    }
     // Twice 262,656 bytes are more than L1 has: there it does share, and says what that costs.
     let large = two_stages([258_560; 2], [4096; 2]);
     let plan = planned(&large, &device(), &PlacementOptions::default());

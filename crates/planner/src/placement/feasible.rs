@@ -17,10 +17,10 @@ pub(crate) enum Answer {
     Unknown,
 }
 
-/// A greedy order that keeps the ceiling, if one does.
-pub(crate) fn quick(instance: &Instance, ceiling: i64, meter: &mut Meter) -> Option<Vec<i64>> {
+/// A greedy order that keeps the ceiling, if one of the first `orders` does.
+pub(crate) fn greedy_only(instance: &Instance, ceiling: i64, orders: usize, meter: &mut Meter) -> Option<Vec<i64>> {
     let keys = Keys::new(instance);
-    for order in ORDERS {
+    for order in ORDERS.into_iter().take(orders) {
         let sorted = keys.sorted(instance, order);
         for fit in [Fit::First, Fit::Best] {
             if let Ok(offsets) = greedy::pass(instance, &sorted, fit, ceiling, meter) {
@@ -28,6 +28,15 @@ pub(crate) fn quick(instance: &Instance, ceiling: i64, meter: &mut Meter) -> Opt
             }
         }
     }
+    None
+}
+
+/// A greedy order that keeps the ceiling, or one repaired until it does.
+pub(crate) fn quick(instance: &Instance, ceiling: i64, meter: &mut Meter) -> Option<Vec<i64>> {
+    if let Some(offsets) = greedy_only(instance, ceiling, ORDERS.len(), meter) {
+        return Some(offsets);
+    }
+    let keys = Keys::new(instance);
     local::squeeze(instance, &keys.sorted(instance, ORDERS[0]), Fit::First, ceiling, 60, 2_000_000, meter)
         .map(|found| found.0)
 }

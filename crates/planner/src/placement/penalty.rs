@@ -8,7 +8,7 @@
 
 use super::board::{Board, UNPLACED};
 use super::counters::Meter;
-use super::feasible::{Answer, decide, quick};
+use super::feasible::{Answer, decide, greedy_only, quick};
 use super::greedy::{Keys, ORDERS};
 use super::instance::{Instance, Penalty};
 use super::options::PlacementOptions;
@@ -54,6 +54,22 @@ pub(crate) fn minimise(
     }
     meter.book("penalties", before);
     best
+}
+
+/// Orders that [`keep_all`] tries.
+const FAST_ORDERS: usize = 2;
+
+/// A placement below `ceiling` that pays nothing, if one of a few greedy orders finds it at once: what the fastest
+/// effort does about penalties.
+pub(crate) fn keep_all(instance: &Instance, ceiling: i64, start: &[i64], meter: &mut Meter) -> Option<Vec<i64>> {
+    if instance.cost(start) == instance.fixed_cost {
+        return None;
+    }
+    let before = meter.spent();
+    let every: Vec<u32> = (0..instance.penalties.len() as u32).collect();
+    let found = greedy_only(&keeping(instance, &every), ceiling, FAST_ORDERS, meter);
+    meter.book("penalties", before);
+    found
 }
 
 /// Penalties of each item.

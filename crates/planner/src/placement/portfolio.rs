@@ -166,7 +166,15 @@ fn secondary(
     }
     for goal in goals {
         match goal {
-            Goal::ReuseCost if options.effort > Effort::Fast => {
+            Goal::ReuseCost if options.effort == Effort::Fast => {
+                // Room enough to keep every pair apart is the common case, and costs one more first fit.
+                if let Some(offsets) = penalty::keep_all(instance, ceiling, &out.offsets, meter) {
+                    out.method = "penalties".to_owned();
+                    out.peak = instance.peak(&offsets);
+                    out.offsets = offsets;
+                }
+            }
+            Goal::ReuseCost => {
                 let cheap = penalty::minimise(instance, ceiling, out.offsets.clone(), options, meter);
                 out.cost_bound = cheap.bound;
                 if cheap.cost < instance.cost(&out.offsets) {
