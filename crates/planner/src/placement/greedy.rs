@@ -20,8 +20,10 @@ pub(crate) enum Order {
     Duration,
     /// Largest load that is met while live, then long before short.
     Urgency,
-    /// Largest load that is met while live, then large before small.
+    /// Largest load that is met while live, then large before small, then long before short.
     UrgencySize,
+    /// Large before small, then in order of time: equal sizes then stack without holes.
+    SizeStart,
     /// Largest load that is met while live, times size.
     Pressure,
     /// Number of buffers that are live at the same time.
@@ -79,6 +81,7 @@ impl Keys {
                     Order::Duration => [life, size, 0],
                     Order::Urgency => [-i128::from(self.urgency[i]), life, size],
                     Order::UrgencySize => [-i128::from(self.urgency[i]), size, life],
+                    Order::SizeStart => [size, i128::from(item.start), life],
                     Order::Pressure => [i128::from(self.urgency[i]) * size, life, 0],
                     Order::Conflicts => [-i128::from(self.conflicts[i]), size, life],
                     Order::Start => [i128::from(item.start), size, life],
@@ -228,7 +231,7 @@ pub(crate) fn fan(
     };
     // First fit stops at the first gap, so those passes are the cheap ones.
     for fit in [Fit::First, Fit::Best] {
-        for order in ORDERS {
+        for order in ORDERS.into_iter().chain([Order::SizeStart]) {
             if best.peak <= target || meter.is_interrupted() || meter.spent() - before > limit {
                 return Ok(best);
             }
@@ -256,6 +259,7 @@ pub(crate) fn method_name((order, fit): (Order, Fit)) -> String {
         Order::Duration => "duration",
         Order::Urgency => "urgency",
         Order::UrgencySize => "urgency-size",
+        Order::SizeStart => "size-start",
         Order::Pressure => "pressure",
         Order::Conflicts => "conflicts",
         Order::Start => "start",

@@ -61,11 +61,12 @@ pub(crate) fn solve(
     if searching && options.switches.local && instance.items.len() < windows::FEWEST {
         squeeze(instance, &keys, target, options, meter, &mut out);
     }
+    if searching && options.switches.local && instance.items.len() > LOCAL_ITEMS && out.peak > target {
+        // Before the exact search, which would spend the whole budget at the first ceiling that it cannot decide.
+        squeeze_large(instance, &keys, found.winner, target, meter, &mut out);
+    }
     if searching && options.switches.exact && instance.items.len() <= EXACT_ITEMS {
         exact(instance, target, only_fit, options, meter, &mut out);
-    }
-    if searching && options.switches.local && instance.items.len() > LOCAL_ITEMS && out.peak > target {
-        squeeze_large(instance, &keys, found.winner, target, meter, &mut out);
     }
     secondary(instance, goals, only_fit, options, meter, &mut out);
     finish(instance, goals, only_fit, meter, &mut out);
@@ -112,11 +113,19 @@ fn squeeze_large(
     meter: &mut Meter,
     out: &mut SpaceOutcome,
 ) {
+    if out.bound.value > target {
+        return;
+    }
     let before = meter.spent();
     let other = if winner.1 == Fit::First { Fit::Best } else { Fit::First };
     let starts = [winner, (winner.0, other), (Order::Urgency, Fit::Best), (Order::Pressure, Fit::Best)];
-    // At most so much work in all, about half a second.
-    let limit = meter.left().min(300_000_000);
+    // Rounds are cheap where the exact search still follows; a large trace has nothing else to spend on.
+    let (most, rounds) = match instance.items.len() {
+        ..=EXACT_ITEMS => (400_000_000, 240),
+        ..windows::FEWEST => (1_000_000_000, 24),
+        _ => (300_000_000, 12),
+    };
+    let limit = meter.left().min(most);
     for (order, fit) in starts {
         let mut order = keys.sorted(instance, order);
         let mut eighths = 4;
@@ -128,7 +137,7 @@ fn squeeze_large(
             }
             let gap = out.peak - target;
             let ceiling = target + (i128::from(gap) * eighths / 8) as i64;
-            let found = local::squeeze(instance, &order, fit, ceiling, 12, (limit - spent) / 3, meter);
+            let found = local::squeeze(instance, &order, fit, ceiling, rounds, (limit - spent) / 3, meter);
             match found {
                 Some((offsets, by)) => {
                     take(instance, offsets, "squeeze", out);
