@@ -121,8 +121,8 @@ fn squeeze_large(
     let starts = [winner, (winner.0, other), (Order::Urgency, Fit::Best), (Order::Pressure, Fit::Best)];
     // Rounds are cheap where the exact search still follows; a large trace has nothing else to spend on.
     let (most, rounds) = match instance.items.len() {
-        ..=EXACT_ITEMS => (400_000_000, 240),
-        ..windows::FEWEST => (1_000_000_000, 24),
+        n if n <= EXACT_ITEMS => (400_000_000, 240),
+        n if n < windows::FEWEST => (1_000_000_000, 24),
         _ => (300_000_000, 12),
     };
     let limit = meter.left().min(most);
