@@ -65,7 +65,12 @@ pub fn plan_model(
     input.problem.goals.clone_from(&request.goals);
     let extras = extras(model, device, main, &line, &input, request);
     let (static_end, load) = (input.static_end, graph::model::packed_bound(&input, &space, request.model.strategy));
+    // The problem leaves the sizes of pooled buffers open; what bounds them is known here.
+    let total = input.pooled.iter().map(|pooled| pooled.at_most).sum::<Option<Bytes>>();
+    let at_once = input.strategies.iter().find(|cost| cost.strategy == request.model.strategy);
+    let at_once = at_once.and_then(|cost| cost.pool_at_most);
     let mut planned = plan_problem(input.problem, Some(&device.name), &request.placement, extras, cancel)?;
+    (planned.report.pooled.total, planned.report.pooled.live_peak) = (total, at_once);
     tell_packed(&mut planned, static_end.0, load);
     Ok(planned)
 }

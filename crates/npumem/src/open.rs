@@ -95,6 +95,9 @@ pub fn open(path: &Path) -> Result<Opened, OpenError> {
         if matches!(sniff(&head, &name), Ok(Format::Onnx)) && file.seek(SeekFrom::Start(0)).is_ok() {
             return Ok(Opened { path: path.to_path_buf(), format: Format::Onnx, source: Source::File(file) });
         }
+        if file.metadata().is_ok_and(|found| found.is_file() && found.len() > MAX_TEXT) {
+            return Err(OpenError::TooLong { path: path.to_path_buf() });
+        }
         let rest = Cursor::new(head).chain(file);
         return whole(path, &name, rest);
     }

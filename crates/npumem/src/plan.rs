@@ -16,6 +16,9 @@ pub enum PlanError {
     /// The placement refuses the problem.
     #[error("{0}")]
     Placement(#[from] PlacementError),
+    /// Constraints that contradict each other, the buffers by name.
+    #[error("{0}")]
+    Contradiction(String),
     /// Our own plan does not pass the checker. It is not printed.
     #[error(
         "this is a bug in npumem: its plan does not pass its own checker, and is not printed\n  {}\n  please report it with the input",
@@ -65,7 +68,10 @@ pub fn plan_problem(
     if let Some(error) = problem.validate().into_iter().next() {
         return Err(error.into());
     }
-    let mut placement = placement::place(&problem, options, cancel)?;
+    let mut placement = placement::place(&problem, options, cancel).map_err(|error| match error {
+        PlacementError::Contradiction(conflict) => PlanError::Contradiction(named(&problem, &conflict)),
+        other => PlanError::Placement(other),
+    })?;
     placement.plan.device = device.map(str::to_owned);
     placement.plan.origin.digest = problem.digest();
     let fit = match &placement.verdict {
@@ -120,6 +126,20 @@ pub fn explain(problem: &Problem, conflict: &Conflict) -> Infeasible {
     let reason = reason(space, conflict, needed);
     let advice = advice(space, conflict, needed);
     Infeasible { reason, space: space.name.clone(), capacity: space.capacity, needed, conflicts, advice }
+}
+
+/// A contradiction in one line: why, and which buffers, each with its pin.
+fn named(problem: &Problem, conflict: &Conflict) -> String {
+    let one = |id: &npumem_ir::BufferId| {
+        let buffer = problem.buffer(*id);
+        let pin = buffer.pin.map(|pin| format!(", pinned to {}+{}", problem.space(pin.space).name, pin.offset));
+        format!("'{}' ({} at {id}{})", buffer.name, buffer.size, pin.unwrap_or_default())
+    };
+    let buffers: Vec<String> = conflict.buffers.iter().take(8).map(one).collect();
+    let more = conflict.buffers.len() - buffers.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let needed = conflict.needed.unwrap_or_default();
+    format!("{}: {}{more}", reason(problem.space(conflict.space), conflict, needed), buffers.join(", "))
 }
 
 fn reason(space: &Space, conflict: &Conflict, needed: Bytes) -> String {

@@ -99,8 +99,43 @@ fn what_cannot_fit_says_why_and_exits_with_1() {
     assert!(text.starts_with("p does not fit"), "{text}");
     assert!(text.contains("128 B") && text.contains("127 B"), "{text}");
     let output = npumem(&["plan", &problem, "--capacity", "127", "-o", &planned.to_string_lossy()]);
-    assert_eq!(code(&output), 2);
+    assert_eq!(code(&output), 1);
+    assert!(stdout(&output).contains("Why it cannot fit"), "{}", stdout(&output));
+    assert!(stderr(&output).contains("not written"), "{}", stderr(&output));
     assert!(!planned.exists(), "a plan that does not fit is not written");
+    // 110 bytes are needed though only 100 are live at once: the bound is a proof, not a doubt.
+    let gaps = "id,lower,upper,size,gaps\na,0,10,100,2-5@10:20 6-8\nb,2,5,90,\nc,6,8,50,\n";
+    let gaps = write(&folder, "gaps.csv", gaps);
+    for effort in ["fast", "normal"] {
+        let fits = npumem(&["plan", &gaps, "--capacity", "110", "--effort", effort]);
+        assert_eq!(code(&fits), 0, "{effort}: {}", stdout(&fits));
+    }
+    assert_eq!(code(&npumem(&["plan", &gaps, "--capacity", "109"])), 1);
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_a_device_is_written_to_rather_than_replaced() {
+    let folder = folder("full");
+    let problem = write(&folder, "p.csv", THREE);
+    let run = |redirect: &str| {
+        let script = format!("{} plan {problem} {redirect}", env!("CARGO_BIN_EXE_npumem"));
+        Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap()
+    };
+    if Path::new("/dev/full").exists() {
+        let output = run("> /dev/full");
+        assert_eq!(code(&output), 2);
+        assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
+    }
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let output = run(&format!("--report {0} > /dev/null & cat {0}", pipe.display()));
+    assert!(stdout(&output).contains("<html"), "the pipe's reader gets the page");
+    let link = folder.join("link.csv");
+    let target = write(&folder, "target.csv", "");
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    assert_eq!(code(&run(&format!("-o {}", link.display()))), 0);
+    assert!(std::fs::read_to_string(&target).unwrap().starts_with("id,"), "the link's file is written");
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
 }
 
 #[test]

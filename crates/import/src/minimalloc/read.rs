@@ -7,6 +7,9 @@ use npumem_ir::problem::{LiveRange, Location};
 use npumem_ir::{Alignment, Buffer, ByteRange, Bytes, Offset, Problem, Space, SpaceId, Step, StepRange};
 use std::collections::HashSet;
 
+/// Most gaps of one buffer: the work of placing a buffer grows with the square of its pieces.
+const MAX_GAPS: usize = 4096;
+
 /// Reads a file; the problem gets the given name.
 ///
 /// # Errors
@@ -224,6 +227,11 @@ impl Row<'_> {
     fn live(&self, cell: &[u8], lifetime: StepRange, size: u64) -> Result<Vec<LiveRange>, ImportError> {
         let mut gaps = Vec::new();
         for gap in cell.split(u8::is_ascii_whitespace).filter(|gap| !gap.is_empty()) {
+            if gaps.len() == MAX_GAPS {
+                return Err(ImportError::new(ErrorKind::Limit, "column 'gaps'")
+                    .found("more gaps")
+                    .expected(format!("at most {MAX_GAPS} gaps of one buffer")));
+            }
             gaps.push(self.gap(gap, lifetime, size)?);
         }
         gaps.sort_by_key(|(steps, _)| (steps.start, steps.end));

@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Bodies and function calls inside each other, at most.
 const DEPTH: usize = 48;
+/// Nodes that even a small file may come to once its functions and loops are expanded.
+const SMALL_FILE: usize = 10_000;
 /// Lists of an operator are kept up to this many elements.
 const KEPT: usize = 64;
 /// The newest version of the standard set that was looked at; nodes without a version are read as of it.
@@ -135,7 +137,7 @@ pub(super) fn lower(model: &Proto, options: &Options) -> Result<Model, ImportErr
         given: Vec::new(),
         depth: 0,
         misfit: false,
-        budget: nodes.saturating_mul(64).saturating_add(100_000).min(1 << 20),
+        budget: nodes.saturating_mul(64).saturating_add(SMALL_FILE).min(1 << 20),
     };
     let scope = lower.push_scope(Scope { versions: &model.opset_import, ..Scope::default() });
     lower.declare(scope, graph);
@@ -229,7 +231,7 @@ impl<'m> Lower<'m> {
         self.budget = self.budget.checked_sub(1).ok_or_else(|| {
             ImportError::new(ErrorKind::Limit, label.clone())
                 .found("more nodes than npumem follows, once functions and loops are expanded")
-                .expected(format!("at most 64 times the nodes of the file and {}", 100_000))
+                .expected(format!("at most 64 times the nodes of the file and {SMALL_FILE}"))
         })?;
         let mut inputs = Vec::with_capacity(node.input.len());
         for name in &node.input {

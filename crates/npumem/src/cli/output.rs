@@ -34,12 +34,20 @@ pub fn width() -> usize {
     asked.filter(|columns| (40..=400).contains(columns)).unwrap_or(100)
 }
 
-/// Prints to standard output; a reader that went away (`| head`) ends the program quietly.
+/// Prints to standard output. A reader that went away (`| head`) ends the program quietly; a full disk is an error.
 pub fn print(text: &str) {
+    print_bytes(text.as_bytes());
+}
+
+fn print_bytes(bytes: &[u8]) {
     let mut out = io::stdout().lock();
-    let outcome = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    if outcome.is_err() {
-        std::process::exit(0);
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            complain(&format!("npumem: standard output: {error}"));
+            std::process::exit(2);
+        }
     }
 }
 
@@ -49,19 +57,24 @@ pub fn complain(text: &str) {
 }
 
 /// Writes a file whole or not at all: into a file beside it, which then takes its name. `-` is standard output.
+///
+/// A link is followed to its file; a pipe or a device is written to, never replaced.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), String> {
     if path.as_os_str() == "-" {
-        let mut out = io::stdout().lock();
-        if out.write_all(content).and_then(|()| out.flush()).is_err() {
-            std::process::exit(0);
-        }
+        print_bytes(content);
         return Ok(());
     }
-    let beside = beside(path);
-    let written = std::fs::write(&beside, content).and_then(|()| std::fs::rename(&beside, path));
+    let failed = |error: io::Error| format!("{}: cannot be written: {error}", path.display());
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    if std::fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+        let mut file = std::fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
+        return file.write_all(content).map_err(failed);
+    }
+    let beside = beside(&target);
+    let written = std::fs::write(&beside, content).and_then(|()| std::fs::rename(&beside, &target));
     written.map_err(|error| {
         let _ = std::fs::remove_file(&beside);
-        format!("{}: cannot be written: {error}", path.display())
+        failed(error)
     })
 }
 

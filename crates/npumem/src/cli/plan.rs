@@ -30,7 +30,8 @@ pub fn run(args: &PlanArgs, color: Color) -> Outcome {
         if input.is_graph() { plan_graph(&mut input, args, &device)? } else { plan_buffers(&input, args, &device)? };
     drop(_progress);
     write_outputs(args, &input, &planned)?;
-    let quiet = args.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let piped = args.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let quiet = piped && planned.fit == Fit::Yes;
     if args.json && !quiet {
         let json =
             planned.report.to_json().map_err(|error| format!("the report cannot be written as JSON: {error}"))?;
@@ -135,11 +136,12 @@ fn write_outputs(args: &PlanArgs, input: &Opened, planned: &Planned) -> Result<(
     }
     if let Some(path) = &args.output {
         if planned.fit != Fit::Yes {
-            return Err(format!(
-                "{}: not written, as the plan does not keep the capacity ({})",
+            output::complain(&format!(
+                "npumem: {}: not written, as the plan does not keep the capacity ({})",
                 path.display(),
                 planned.report.headline
             ));
+            return Ok(());
         }
         let content = plan_file(path, input, &planned.problem, &planned.placement.plan)?;
         output::write_whole(path, &content)?;

@@ -150,7 +150,9 @@ fn assemble(
         cost = cost.saturating_add(outcome.cost);
         cost_bound = cost_bound.saturating_add(outcome.cost_bound);
         if space.capacity.is_some_and(|c| peak > c) && !matches!(verdict, Verdict::Infeasible(_)) {
-            verdict = if outcome.infeasible {
+            // A bound above the capacity is a proof, whichever goal the search had.
+            let proven = outcome.infeasible || space.capacity.is_some_and(|c| lower_bound > c);
+            verdict = if proven {
                 Verdict::Infeasible(conflict(problem, s, instance, options, meter))
             } else {
                 Verdict::Undecided
