@@ -264,7 +264,7 @@ pub struct ProgramVerdict {
     pub standing: Standing,
     /// Everything found: faults, doubts, warnings; in the order of the run within each.
     pub findings: Vec<Finding>,
-    /// More findings than [`MAX_FINDINGS`] were made.
+    /// More findings than `MAX_FINDINGS` were made.
     pub truncated: bool,
     /// Statements that were run to reach the verdict.
     pub work: u64,

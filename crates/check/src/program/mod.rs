@@ -9,11 +9,11 @@
 //! The checker runs the program on memory that holds, instead of values, one question per byte of each buffer:
 //! *do these bytes still hold what this buffer last wrote?* Scalars are computed exactly where they are known;
 //! an unknown branch goes both ways and the answers are united, which per byte loses nothing. A loop runs until
-//! its next turns provably repeat earlier ones ([`turns`]), so the number of turns does not matter. Nothing here
+//! its next turns provably repeat earlier ones (`turns`), so the number of turns does not matter. Nothing here
 //! knows how the plan was made, and nothing is shared with the planner's liveness.
 //!
 //! Beside that: places (capacity, reserved bytes, alignment), bytes never written, slots never used, engines
-//! that cannot reach a space, and the order between engines ([`order`]).
+//! that cannot reach a space, and the order between engines (`order`).
 
 mod ahead;
 mod finding;

@@ -1,7 +1,7 @@
 //! The messages of `onnx.proto` that npumem reads and writes, field for field as far as it needs them.
 //!
 //! Written by hand from the public field numbers, so no protobuf compiler is needed to build.
-//! Documentation strings and metadata are left out: [`super::slim`] drops them before anything is decoded.
+//! Documentation strings and metadata are left out: `slim` drops them before anything is decoded.
 
 use prost::{Message, Oneof};
 

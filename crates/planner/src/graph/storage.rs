@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Two values may overlap in bytes and time only when they hold the same content there (a view, a part), or at the one
-//! step at which an operator writes onto the input that dies there. [`Storage::merge`] keeps that rule for every pair.
+//! step at which an operator writes onto the input that dies there. `Storage::merge` keeps that rule for every pair.
 
 use super::line::{Line, Origin, Value, ValueId};
 use super::size::Size;
