@@ -8,7 +8,7 @@ use npumem_ir::units::grouped;
 use npumem_ir::{Bytes, Device, ElementType, SpaceId, Step};
 use npumem_planner::graph::problem::{ModelInput, StrategyCost};
 use npumem_planner::graph::{self, Bound, Dims, GraphError, Line, MainSpace, ModelOptions, Rates, Storage};
-use npumem_planner::placement::PlacementOptions;
+use npumem_planner::placement::{Effort, PlacementOptions};
 use npumem_report::plan_report::{
     ActionBound, Extras, Figure, Held, Hierarchy, Note, Roofline, RooflineRow, StepName, StrategyRow, Total, Totals,
 };
@@ -58,8 +58,14 @@ pub fn plan_model(
 ) -> Result<Planned, ModelError> {
     let main = device.main_memory().ok_or_else(|| ModelError::NoMainMemory(device.name.clone()))?;
     let space = main_space(device, main, request.capacity)?;
-    let chosen = choose(model, &space, &request.model)?;
-    let request = &ModelRequest { model: chosen, ..request.clone() };
+    let (chosen, close) = choose(model, &space, &request.model)?;
+    let mut request = ModelRequest { model: chosen, ..request.clone() };
+    // What is left to search for is the rounding of one buffer: seconds of work for less than one alignment unit.
+    let settled = close && request.placement.effort == Effort::Normal && request.goals.is_empty();
+    if settled {
+        request.placement.effort = Effort::Fast;
+    }
+    let request = &request;
     let line = Line::new(&model.graph, &request.model.dims)?;
     let mut input = graph::problem::from_line(&model.graph.name, &line, &space, &request.model)?;
     input.problem.goals.clone_from(&request.goals);
@@ -71,6 +77,11 @@ pub fn plan_model(
     let at_once = at_once.and_then(|cost| cost.pool_at_most);
     let mut planned = plan_problem(input.problem, Some(&device.name), &request.placement, extras, cancel)?;
     (planned.report.pooled.total, planned.report.pooled.live_peak) = (total, at_once);
+    if settled {
+        planned.report.notes.push(Note::info(
+            "The greedy orders came within one alignment unit of the bound, so no search followed (--effort thorough searches).",
+        ));
+    }
     tell_packed(&mut planned, static_end.0, load);
     Ok(planned)
 }
@@ -87,13 +98,13 @@ pub fn problem_of(
 ) -> Result<npumem_ir::Problem, ModelError> {
     let main = device.main_memory().ok_or_else(|| ModelError::NoMainMemory(device.name.clone()))?;
     let space = main_space(device, main, capacity)?;
-    let options = choose(model, &space, options)?;
+    let (options, _) = choose(model, &space, options)?;
     let line = Line::new(&model.graph, &options.dims)?;
     Ok(graph::problem::from_line(&model.graph.name, &line, &space, &options)?.problem)
 }
 
 /// The ways of sharing bytes that pack this graph best.
-fn choose(model: &Model, space: &MainSpace, options: &ModelOptions) -> Result<ModelOptions, ModelError> {
+fn choose(model: &Model, space: &MainSpace, options: &ModelOptions) -> Result<(ModelOptions, bool), ModelError> {
     use npumem_planner::graph::model::ModelError as Chosen;
     graph::model::choose(&model.graph, space, options).map_err(|error| match error {
         Chosen::Graph(error) => ModelError::Graph(error),

@@ -9,6 +9,7 @@ use super::problem::{self, MainSpace, ModelInput, ModelOptions, Strategy};
 use super::storage::{Actions, Over};
 use crate::placement::{Placement, PlacementError, PlacementOptions, place};
 use npumem_ir::graph::Graph;
+use npumem_ir::plan::SpaceUse;
 use npumem_ir::{Bytes, Plan};
 use std::sync::atomic::AtomicBool;
 
@@ -77,15 +78,19 @@ pub fn plan_model(
 }
 
 /// The ways of sharing bytes that pack best, found with greedy orders alone: the same whatever the effort of the plan
-/// that follows, so that a plan can be checked against the problem that it was made for.
+/// that follows, so that a plan can be checked against the problem that it was made for. With it, whether those orders
+/// came so close to the bound that only the rounding of one buffer is left to search for.
 ///
 /// # Errors
 /// As [`plan_model`].
-pub fn choose(graph: &Graph, space: &MainSpace, options: &ModelOptions) -> Result<ModelOptions, ModelError> {
+pub fn choose(graph: &Graph, space: &MainSpace, options: &ModelOptions) -> Result<(ModelOptions, bool), ModelError> {
     let planned = plan_model(graph, space, options, &PlacementOptions::fast(), None)?;
+    let close = |main: &SpaceUse| main.peak.0 - main.lower_bound.0 < space.alignment.get().max(2);
+    let close = planned.placement.plan.spaces.first().is_none_or(close);
     let least = planned.tried.iter().map(|tried| tried.2).min();
     let chosen = planned.tried.into_iter().find(|tried| Some(tried.2) == least);
-    Ok(chosen.map_or_else(|| options.clone(), |(actions, over, _)| ModelOptions { actions, over, ..options.clone() }))
+    let chosen = chosen.map(|(actions, over, _)| ModelOptions { actions, over, ..options.clone() });
+    Ok((chosen.unwrap_or_else(|| options.clone()), close))
 }
 
 impl ModelPlan {
