@@ -245,7 +245,13 @@ impl Opened {
             }
             Format::DsaSolution if of.format == Format::DsaProblem => {
                 let document = dsa::read(of.bytes()).map_err(|error| of.import(error))?;
-                Ok(document.read_solution(self.bytes()).map_err(|error| self.import(error))?.plan)
+                let solution = document.read_solution(self.bytes()).map_err(|error| self.import(error))?;
+                let mut plan = solution.plan;
+                if !solution.fingerprint_matches {
+                    // A digest that no problem has: whoever compares it says that the plan is of another statement.
+                    plan.origin.digest = "foreign fingerprint".to_owned();
+                }
+                Ok(plan)
             }
             Format::DsaSolution => Err(of.wrong("the dsa-problem that the solution answers")),
             _ => Err(self.wrong("a plan")),
