@@ -82,6 +82,7 @@ pub fn plan_model(
             "The greedy orders came within one alignment unit of the bound, so no search followed (--effort thorough searches).",
         ));
     }
+    raise_bound(&mut planned, static_end.saturating_add(load.0).0);
     tell_packed(&mut planned, static_end.0, load);
     Ok(planned)
 }
@@ -124,6 +125,23 @@ fn main_space(device: &Device, main: SpaceId, capacity: Option<Bytes>) -> Result
         alignment: described.alignment.known().copied().unwrap_or_default(),
         reserved: described.reserved.iter().map(|reserved| reserved.range).collect(),
     })
+}
+
+/// The model's own bound, where it says more than the placement's: the placement does not count the padding between
+/// the pinned part and what is packed behind it. It goes into the plan and into the report alike.
+fn raise_bound(planned: &mut Planned, bound: u64) {
+    let (Some(space), Some(used)) = (planned.report.spaces.first_mut(), planned.placement.plan.spaces.first_mut())
+    else {
+        return;
+    };
+    let bound = Bytes(bound.min(used.peak.0));
+    if bound > used.lower_bound {
+        used.lower_bound = bound;
+        used.bound_reason = format!("largest live load, each buffer rounded up to {} B", space.alignment);
+        space.lower_bound = bound;
+        space.bound_reason.clone_from(&used.bound_reason);
+        space.gap = Some(used.gap()).filter(|gap| gap.is_finite());
+    }
 }
 
 /// The packed part alone: with gigabytes of weights beside it, the gap of the whole space would say nothing.
