@@ -1,0 +1,1 @@
+//! Executes a program: engines, queues, and who waits for whom.
