@@ -14,6 +14,8 @@ pub(crate) struct Sections {
     pub members: Vec<Vec<u32>>,
     /// Sections of each item.
     pub of: Vec<Vec<u32>>,
+    /// Items whose first section it is.
+    pub first_in: Vec<Vec<u32>>,
     /// Conflicting items of each item, sorted.
     pub conflicts: Vec<Vec<u32>>,
     /// Counted work of building them.
@@ -39,6 +41,12 @@ impl Sections {
                 of[i as usize].push(s as u32);
             }
         }
+        let mut first_in = vec![Vec::new(); members.len()];
+        for (i, of) in of.iter().enumerate() {
+            if let Some(&first) = of.first() {
+                first_in[first as usize].push(i as u32);
+            }
+        }
         let mut conflicts = vec![Vec::new(); n];
         let mut mark = vec![u32::MAX; n];
         for i in 0..n {
@@ -54,7 +62,7 @@ impl Sections {
             conflicts[i].sort_unstable();
         }
         work += conflicts.iter().map(Vec::len).sum::<usize>() as u64;
-        Sections { members, of, conflicts, work }
+        Sections { members, of, first_in, conflicts, work }
     }
 }
 

@@ -35,7 +35,7 @@ impl Run<'_, '_> {
             return true;
         }
         self.candidates(t, scratch, false);
-        self.next_start(t, scratch) <= latest
+        self.next_start(t, scratch, latest) <= latest
     }
 
     /// Weight of a section's failures; every second group of restarts does without, for where they mislead.

@@ -17,16 +17,15 @@ impl Run<'_, '_> {
                 continue;
             }
             h = h.wrapping_add(mix(self.search.salts[self.state.n + t] ^ self.state.top(t) as u64));
-            self.search.work += sections.members[t].len() as u64 / 4;
-            for &i in &sections.members[t] {
+            // All sections of a waiting item lie in one part: it is met once, in its first.
+            self.search.work += sections.first_in[t].len() as u64 + 1;
+            for &i in &sections.first_in[t] {
                 let i = i as usize;
-                if self.offsets[i] == WAITING && self.visited[i] != self.stamp {
-                    self.visited[i] = self.stamp;
+                if self.offsets[i] == WAITING {
                     h = h.wrapping_add(mix(self.search.salts[i] ^ self.state.limit(i) as u64));
                 }
             }
         }
-        self.stamp = self.stamp.wrapping_add(1);
         self.parts[self.part].sections = own;
         h
     }

@@ -81,14 +81,18 @@ impl Run<'_, '_> {
         self.search.work += members.len() as u64 / 4 + 1;
         // The limit of a placed item is UNLIMITED.
         let limits = &self.state.cells[..self.state.n];
-        let low = members.iter().map(|&i| limits[i as usize]).min().unwrap_or(UNLIMITED);
+        let (mut low, mut ready) = (UNLIMITED, 0);
+        for &i in members {
+            let limit = limits[i as usize];
+            ready = if limit < low { 1 } else { ready + i64::from(limit == low) };
+            low = low.min(limit);
+        }
         if low == UNLIMITED {
             *self.state.ready(t) = 0;
             let floor = self.state.n + t;
             self.state.cells[floor] = UNLIMITED;
             return true;
         }
-        let ready = members.iter().filter(|&&i| limits[i as usize] == low).count() as i64;
         let floor = self.state.n + t;
         self.state.cells[floor] = low;
         *self.state.ready(t) = ready;
@@ -187,7 +191,9 @@ impl Run<'_, '_> {
     ///
     /// The first item to start in `t` rests on something outside it (or has a higher limit already).
     /// Fills `self.outside` with each candidate's lowest support outside `t`.
-    pub(super) fn next_start(&mut self, t: usize, candidates: &[u32]) -> i64 {
+    ///
+    /// Ends with any start of at most `enough`; `outside` is complete only when nothing is enough.
+    pub(super) fn next_start(&mut self, t: usize, candidates: &[u32], enough: i64) -> i64 {
         let sections = self.search.sections;
         let floor = self.state.floor(t);
         let mut first = UNLIMITED;
@@ -201,6 +207,9 @@ impl Run<'_, '_> {
         self.outside.clear();
         self.search.work += sections.members[t].len() as u64;
         for &i in candidates {
+            if first <= enough {
+                break;
+            }
             let i = i as usize;
             let mut next = UNLIMITED;
             self.search.work += sections.conflicts[i].len() as u64;
@@ -232,7 +241,7 @@ impl Run<'_, '_> {
     /// member that starts no lower than the first one.
     pub(super) fn skip(&mut self, t: usize, candidates: &[u32]) -> bool {
         let floor = self.state.floor(t);
-        let first = self.next_start(t, candidates);
+        let first = self.next_start(t, candidates, i64::MIN);
         let smallest = self.search.sections.members[t]
             .iter()
             .filter(|&&i| self.offsets[i as usize] == WAITING)
