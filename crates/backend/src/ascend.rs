@@ -226,7 +226,7 @@ impl Driver for AscendDriver {
         })
     }
 
-    fn copy(&self, to: Address, from: Address, bytes: u64) -> Result<Event, BackendError> {
+    fn copy(&self, to: Address, from: Address, bytes: u64, _after: Option<Event>) -> Result<Event, BackendError> {
         let (count, mut event) = (bytes as usize, null_mut());
         // SAFETY: both ranges are mapped and stay so until the stream is drained; the event is fresh.
         unsafe {

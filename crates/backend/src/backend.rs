@@ -72,6 +72,12 @@ pub enum BackendError {
         /// The system's words.
         reason: String,
     },
+    /// A backend that moves bytes and computes nothing.
+    #[error("the {backend} backend has no kernels yet: it allocates and copies")]
+    NoKernels {
+        /// Its name.
+        backend: &'static str,
+    },
     /// Made to fail, by [`crate::Faulty`].
     #[error("call {call} was made to fail")]
     Injected {
@@ -89,6 +95,12 @@ pub trait Backend: Send {
 
     /// Its memory spaces, by [`SpaceId`].
     fn spaces(&self) -> &[SpaceInfo];
+
+    /// Whether memory goes back to the device page by page. Where it does not, a region takes memory up to its highest
+    /// committed page, and gives it back when its last page goes.
+    fn maps_pages(&self) -> bool {
+        true
+    }
 
     /// Reserves addresses, whole pages, without memory.
     ///

@@ -3,6 +3,10 @@
 use crate::backend::{Backend, BackendError, Place, RegionId};
 use npumem_ir::{Bytes, SpaceId};
 
+mod kernels;
+
+pub use kernels::check_compute;
+
 /// Checks the rules of [`Backend`] on a new backend whose first space holds at least 64 pages.
 ///
 /// # Errors

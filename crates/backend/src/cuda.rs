@@ -228,7 +228,7 @@ impl Driver for CudaDriver {
         self.check("cuMemcpyDtoH", unsafe { (self.calls.read)(bytes.as_mut_ptr().cast(), from, bytes.len()) })
     }
 
-    fn copy(&self, to: Address, from: Address, bytes: u64) -> Result<Event, BackendError> {
+    fn copy(&self, to: Address, from: Address, bytes: u64, _after: Option<Event>) -> Result<Event, BackendError> {
         let mut event = null_mut();
         // SAFETY: both ranges are mapped and stay so until the stream is drained; the event is fresh.
         unsafe {

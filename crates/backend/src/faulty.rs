@@ -1,6 +1,7 @@
 //! A backend that fails on purpose: at the n-th call, by losing a write, or by being slow.
 
 use crate::backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
+use crate::compute::{Compute, Kernel, Launch, Spans};
 use npumem_ir::{Bytes, SpaceId};
 use std::cell::Cell;
 
@@ -61,6 +62,10 @@ impl<B: Backend> Backend for Faulty<B> {
         self.inner.spaces()
     }
 
+    fn maps_pages(&self) -> bool {
+        self.inner.maps_pages()
+    }
+
     fn reserve(&mut self, space: SpaceId, bytes: Bytes) -> Result<RegionId, BackendError> {
         self.call()?;
         self.inner.reserve(space, bytes)
@@ -118,5 +123,20 @@ impl<B: Backend> Backend for Faulty<B> {
 
     fn address(&self, region: RegionId) -> Result<u64, BackendError> {
         self.inner.address(region)
+    }
+}
+
+impl<B: Compute> Compute for Faulty<B> {
+    fn launch(&mut self, kernel: &Kernel) -> Result<Launch, BackendError> {
+        self.call()?;
+        self.inner.launch(kernel)
+    }
+
+    fn finish(&mut self) -> Result<(), BackendError> {
+        self.inner.finish()
+    }
+
+    fn take_spans(&mut self) -> Result<Spans, BackendError> {
+        self.inner.take_spans()
     }
 }

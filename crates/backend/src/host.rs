@@ -1,4 +1,4 @@
-//! The host as a device: address ranges from `mmap`, memory behind them page by page, a thread as copy queue.
+//! The host as a device: address ranges from `mmap`, memory behind them page by page, a thread for copies and one for kernels.
 //!
 //! ```text
 //!   reserve    mmap(PROT_NONE)          addresses only
@@ -10,11 +10,17 @@
 #![allow(unsafe_code)]
 
 use crate::backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
+use crate::compute::order::Queue;
+use crate::compute::{Compute, Kernel, Launch, Spans, Touch, check_kernel};
 use npumem_ir::{Bytes, SpaceId};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use queue::{Progress, Work, Worker};
+use std::sync::Arc;
+
+mod kernels;
+mod queue;
+
+const COPIES: usize = 0;
+const KERNELS: usize = 1;
 
 /// The page that spaces have when nothing else is asked for: as large as that of today's devices.
 pub const DEFAULT_PAGE: Bytes = Bytes(2 << 20);
@@ -32,31 +38,14 @@ struct Region {
 // `Host` keeps it mapped.
 unsafe impl Send for Region {}
 
-struct Copy {
-    from: *const u8,
-    to: *mut u8,
-    bytes: usize,
-}
-
-// Both ranges stay mapped and are not touched by anyone else until the copy is done: see `Host::drain`.
-unsafe impl Send for Copy {}
-
-/// Copies done so far, and who waits for more.
-struct Done {
-    count: AtomicU64,
-    lock: Mutex<()>,
-    changed: Condvar,
-}
-
 /// The host's memory; see the module.
 pub struct Host {
     spaces: Vec<SpaceInfo>,
     committed: Vec<u64>,
     regions: Vec<Option<Region>>,
-    queue: Option<Sender<Copy>>,
-    worker: Option<JoinHandle<()>>,
-    done: Arc<Done>,
-    started: u64,
+    queues: [Queue<()>; 2],
+    workers: [Worker; 2],
+    progress: Arc<Progress>,
 }
 
 impl Host {
@@ -69,21 +58,16 @@ impl Host {
             .into_iter()
             .map(|space| SpaceInfo { page: Bytes(space.page.get().clamp(4096, 1 << 40).next_power_of_two()), ..space })
             .collect();
-        let done = Arc::new(Done { count: AtomicU64::new(0), lock: Mutex::new(()), changed: Condvar::new() });
-        let (sender, receiver) = channel();
-        let shared = Arc::clone(&done);
-        let worker = std::thread::Builder::new()
-            .name("npumem-copy".to_owned())
-            .spawn(move || run_copies(&receiver, &shared))
-            .map_err(|error| BackendError::System { call: "spawn", reason: error.to_string() })?;
+        let progress = Arc::new(Progress::new());
+        let workers =
+            [Worker::start(COPIES, "npumem-copy", &progress)?, Worker::start(KERNELS, "npumem-compute", &progress)?];
         Ok(Self {
             committed: vec![0; spaces.len()],
             spaces,
             regions: Vec::new(),
-            queue: Some(sender),
-            worker: Some(worker),
-            done,
-            started: 0,
+            queues: [Queue::new(), Queue::new()],
+            workers,
+            progress,
         })
     }
 
@@ -134,9 +118,29 @@ impl Host {
         Ok(space)
     }
 
-    /// Waits for every copy: after it nobody but the caller touches any region.
+    /// Waits for everything that was started: after it nobody but the caller touches any region.
     fn drain(&mut self) {
-        self.wait(Ticket(self.started));
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            self.progress.wait(index, queue.started);
+            queue.pending.clear();
+        }
+    }
+
+    /// Starts an operation after those of the other queue that touch the same bytes.
+    fn start(&mut self, queue: usize, work: Work, touches: Vec<Touch>) -> Result<u64, BackendError> {
+        for (index, queue) in self.queues.iter_mut().enumerate() {
+            let done = self.progress.done(index);
+            while queue.pending.front().is_some_and(|first| first.number <= done) {
+                queue.pending.pop_front();
+            }
+        }
+        let after = self.queues[1 - queue].conflict(&touches).map_or(0, |earlier| earlier.number);
+        self.workers[queue].send(work, after)?;
+        Ok(self.queues[queue].push((), touches))
+    }
+
+    fn address_of(&self, touch: &Touch) -> Result<usize, BackendError> {
+        Ok(self.check(touch.place, touch.bytes, true)?.at(touch.place.offset) as usize)
     }
 
     fn mark(&mut self, place: Place, bytes: u64, committed: bool) {
@@ -159,18 +163,6 @@ impl Region {
     fn at(&self, offset: u64) -> *mut u8 {
         // Callers have checked that the offset lies in the region, so the sum stays in the mapping.
         self.base.wrapping_add(offset as usize)
-    }
-}
-
-fn run_copies(receiver: &Receiver<Copy>, done: &Done) {
-    for copy in receiver {
-        // SAFETY: `Host::copy` checked that both ranges are committed and do not overlap, and every call of `Host`
-        // that could unmap or touch them drains the queue first.
-        unsafe { std::ptr::copy_nonoverlapping(copy.from, copy.to, copy.bytes) };
-        let guard = done.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        done.count.fetch_add(1, Ordering::Release);
-        drop(guard);
-        done.changed.notify_all();
     }
 }
 
@@ -291,26 +283,17 @@ impl Backend for Host {
                 problem: "overlap the source of the copy",
             });
         }
-        let copy = Copy { from: source, to: target, bytes: bytes.get() as usize };
-        match self.queue.as_ref().map(|queue| queue.send(copy)) {
-            Some(Ok(())) => {
-                self.started += 1;
-                Ok(Ticket(self.started))
-            }
-            _ => Err(BackendError::System { call: "copy", reason: "the copy thread has ended".to_owned() }),
-        }
+        let touch = |place, write| Touch { place, bytes: bytes.get(), write };
+        let work = Work::Copy { from: source as usize, to: target as usize, bytes: bytes.get() as usize };
+        self.start(COPIES, work, vec![touch(from, false), touch(to, true)]).map(Ticket)
     }
 
     fn is_done(&self, ticket: Ticket) -> bool {
-        self.done.count.load(Ordering::Acquire) >= ticket.0
+        self.progress.done(COPIES) >= ticket.0
     }
 
     fn wait(&mut self, ticket: Ticket) {
-        let wanted = ticket.0.min(self.started);
-        let mut guard = self.done.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.done.count.load(Ordering::Acquire) < wanted {
-            guard = self.done.changed.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
+        self.progress.wait(COPIES, ticket.0.min(self.queues[COPIES].started));
     }
 
     fn committed(&self, space: SpaceId) -> Bytes {
@@ -322,14 +305,30 @@ impl Backend for Host {
     }
 }
 
+impl Compute for Host {
+    fn launch(&mut self, kernel: &Kernel) -> Result<Launch, BackendError> {
+        let touches = check_kernel(kernel)?;
+        for touch in &touches {
+            self.check(touch.place, touch.bytes, true)?;
+        }
+        let kernel = kernel.try_map(|place| self.address_of(&Touch { place, bytes: 0, write: false }))?;
+        self.start(KERNELS, Work::Kernel(kernel), touches).map(Launch)
+    }
+
+    fn finish(&mut self) -> Result<(), BackendError> {
+        self.drain();
+        Ok(())
+    }
+
+    fn take_spans(&mut self) -> Result<Spans, BackendError> {
+        self.drain();
+        Ok(Spans { copies: self.progress.take_spans(COPIES), kernels: self.progress.take_spans(KERNELS) })
+    }
+}
+
 impl Drop for Host {
     fn drop(&mut self) {
         self.drain();
-        self.queue = None;
-        if let Some(worker) = self.worker.take() {
-            // The thread ends when the queue is closed; it has nothing to say.
-            let _ = worker.join();
-        }
         for index in 0..self.regions.len() {
             let _ = self.release(RegionId(index as u32));
         }

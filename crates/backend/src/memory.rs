@@ -195,6 +195,7 @@ impl Memory {
     /// When the backend refuses, or a plan needs more than its space has.
     pub fn new(backend: impl Backend + 'static, options: MemoryOptions) -> Result<Self, MemoryError> {
         let infos = backend.spaces().to_vec();
+        let maps_pages = backend.maps_pages();
         let backend: SharedBackend = Arc::new(Mutex::new(Box::new(backend)));
         let mut spaces = Vec::new();
         for (index, info) in infos.into_iter().enumerate() {
@@ -202,7 +203,7 @@ impl Memory {
             let script = options.plans.get(&id).cloned().unwrap_or_default();
             let capacity = info.capacity.get();
             let planned = script.capacity().get().next_multiple_of(info.page.get());
-            let (region, pool) = if capacity < WHOLE {
+            let (region, pool) = if capacity < WHOLE || !maps_pages {
                 whole(&backend, id, capacity, info.page.get(), planned, script)?
             } else {
                 if !PAGE.is_multiple_of(info.page.get()) {
@@ -351,7 +352,7 @@ impl Memory {
     }
 }
 
-/// A small space: all of it is committed now.
+/// A small space, or one of a device that cannot map pages: all of it is committed now.
 fn whole(
     backend: &SharedBackend,
     space: SpaceId,

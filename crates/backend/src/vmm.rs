@@ -5,6 +5,8 @@
 #![allow(unsafe_code)]
 
 use crate::backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
+use crate::compute::order::{Pending, Queue};
+use crate::compute::{Compute, Kernel, Launch, Span, Spans, Touch, check_kernel};
 use npumem_ir::{Bytes, SpaceId};
 use std::ffi::c_void;
 use std::path::Path;
@@ -18,6 +20,8 @@ pub(crate) type Event = *mut c_void;
 pub(crate) trait Driver: Send {
     /// The backend's name.
     const NAME: &'static str;
+    /// See [`Backend::maps_pages`].
+    const MAPS_PAGES: bool = true;
     /// Makes the device current on this thread.
     fn enter(&self) -> Result<(), BackendError>;
     fn reserve(&self, bytes: u64) -> Result<Address, BackendError>;
@@ -30,42 +34,93 @@ pub(crate) trait Driver: Send {
     fn open(&self, address: Address, bytes: u64) -> Result<(), BackendError>;
     fn write(&self, to: Address, bytes: &[u8]) -> Result<(), BackendError>;
     fn read(&self, from: Address, bytes: &mut [u8]) -> Result<(), BackendError>;
-    /// Starts a copy on the stream; the event passes when it is done.
-    fn copy(&self, to: Address, from: Address, bytes: u64) -> Result<Event, BackendError>;
+    /// Starts a copy on the copy stream after an event of the other one; its own event passes when it is done.
+    fn copy(&self, to: Address, from: Address, bytes: u64, after: Option<Event>) -> Result<Event, BackendError>;
+    /// Starts a kernel on the compute stream after an event of the other one.
+    fn launch(&self, _kernel: &Kernel<Address>, _after: Option<Event>) -> Result<Event, BackendError> {
+        Err(BackendError::NoKernels { backend: Self::NAME })
+    }
+    /// When the operation of an event ran, where the device says so. The event has passed.
+    fn span(&self, _event: Event) -> Option<Span> {
+        None
+    }
+    /// What went wrong with the operation of an event that has passed.
+    fn failure(&self, _event: Event) -> Option<BackendError> {
+        None
+    }
     fn is_done(&self, event: Event) -> bool;
     fn wait(&self, event: Event);
     fn drop_event(&self, event: Event);
-    /// Waits for the stream.
+    /// Waits for both streams.
     fn drain(&self);
 }
 
 struct Region {
+    space: usize,
     base: Address,
     bytes: u64,
     /// The handle behind each page.
     handles: Vec<Option<u64>>,
 }
 
-/// A device over its driver, with one space.
+/// Times kept for a caller that may never ask for them.
+const MOST_SPANS: usize = 1 << 20;
+/// Operations of a queue that may be unseen before the finished ones among them are looked for.
+const MANY: usize = 64;
+const COPIES: usize = 0;
+const KERNELS: usize = 1;
+
+/// A device over its driver. Its spaces are parts of one memory, with capacities of their own.
 pub(crate) struct Vmm<D: Driver> {
     driver: D,
-    space: Vec<SpaceInfo>,
+    spaces: Vec<SpaceInfo>,
     page: u64,
-    committed: u64,
+    committed: Vec<u64>,
     regions: Vec<Option<Region>>,
-    /// Events of copies that were not seen to be done, by ticket; the oldest first.
-    pending: Vec<(u64, Event)>,
-    started: u64,
+    queues: [Queue<Event>; 2],
+    spans: Spans,
+    /// The first operation that failed after it had been started.
+    failure: Option<BackendError>,
 }
 
 // SAFETY: events name objects of the driver, which any thread may use; `enter` makes the device current first.
 unsafe impl<D: Driver> Send for Vmm<D> {}
 
 impl<D: Driver> Vmm<D> {
+    /// One space, `hbm`.
     pub(crate) fn new(driver: D, capacity: Bytes, page: u64) -> Self {
+        Self::with_spaces(driver, vec![("hbm".to_owned(), capacity)], page)
+    }
+
+    pub(crate) fn with_spaces(driver: D, spaces: Vec<(String, Bytes)>, page: u64) -> Self {
         let page = page.max(1);
-        let space = vec![SpaceInfo { name: "hbm".to_owned(), capacity, page: Bytes(page) }];
-        Self { driver, space, page, committed: 0, regions: Vec::new(), pending: Vec::new(), started: 0 }
+        let info = |(name, capacity)| SpaceInfo { name, capacity, page: Bytes(page) };
+        let spaces: Vec<SpaceInfo> = spaces.into_iter().map(info).collect();
+        let (spans, queues) = (Spans::default(), [Queue::new(), Queue::new()]);
+        let committed = vec![0; spaces.len()];
+        Self { driver, spaces, page, committed, regions: Vec::new(), queues, spans, failure: None }
+    }
+
+    /// Takes note of an operation that is done.
+    fn retire(&mut self, queue: usize, done: Pending<Event>) {
+        let spans = if queue == COPIES { &mut self.spans.copies } else { &mut self.spans.kernels };
+        if spans.len() < MOST_SPANS {
+            spans.extend(self.driver.span(done.event));
+        }
+        self.failure = self.failure.take().or_else(|| self.driver.failure(done.event));
+        self.driver.drop_event(done.event);
+    }
+
+    /// Retires what is done at the front of both queues, when there is much.
+    fn look(&mut self) {
+        for queue in [COPIES, KERNELS] {
+            while self.queues[queue].pending.len() > MANY
+                && self.queues[queue].pending.front().is_some_and(|first| self.driver.is_done(first.event))
+                && let Some(done) = self.queues[queue].pending.pop_front()
+            {
+                self.retire(queue, done);
+            }
+        }
     }
 
     fn region(&self, id: RegionId) -> Result<&Region, BackendError> {
@@ -110,15 +165,17 @@ impl<D: Driver> Vmm<D> {
         for index in pages {
             if let Some(handle) = region.handles[index].take() {
                 self.driver.unmap(region.base + index as u64 * page, page, handle);
-                self.committed -= page;
+                self.committed[region.space] -= page;
             }
         }
     }
 
     fn drain(&mut self) {
         self.driver.drain();
-        for (_, event) in self.pending.drain(..) {
-            self.driver.drop_event(event);
+        for queue in [COPIES, KERNELS] {
+            while let Some(done) = self.queues[queue].pending.pop_front() {
+                self.retire(queue, done);
+            }
         }
     }
 
@@ -129,8 +186,8 @@ impl<D: Driver> Vmm<D> {
             let handle = self.driver.map(address, self.page)?;
             if let Some(Some(region)) = self.regions.get_mut(id.0 as usize) {
                 region.handles[index] = Some(handle);
+                self.committed[region.space] += self.page;
             }
-            self.committed += self.page;
         }
         Ok(())
     }
@@ -142,11 +199,15 @@ impl<D: Driver> Backend for Vmm<D> {
     }
 
     fn spaces(&self) -> &[SpaceInfo] {
-        &self.space
+        &self.spaces
+    }
+
+    fn maps_pages(&self) -> bool {
+        D::MAPS_PAGES
     }
 
     fn reserve(&mut self, space: SpaceId, bytes: Bytes) -> Result<RegionId, BackendError> {
-        if space.index() >= self.space.len() {
+        if space.index() >= self.spaces.len() {
             return Err(BackendError::NoSpace(space.0));
         }
         let rounded = bytes.get().checked_next_multiple_of(self.page).filter(|bytes| *bytes > 0 && *bytes <= 1 << 46);
@@ -156,7 +217,8 @@ impl<D: Driver> Backend for Vmm<D> {
         };
         self.driver.enter()?;
         let base = self.driver.reserve(length)?;
-        let region = Region { base, bytes: length, handles: vec![None; (length / self.page) as usize] };
+        let region =
+            Region { space: space.index(), base, bytes: length, handles: vec![None; (length / self.page) as usize] };
         let id = self.regions.iter().position(Option::is_none).unwrap_or_else(|| {
             self.regions.push(None);
             self.regions.len() - 1
@@ -178,12 +240,13 @@ impl<D: Driver> Backend for Vmm<D> {
 
     fn commit(&mut self, place: Place, bytes: Bytes) -> Result<(), BackendError> {
         let address = self.locate_pages(place, bytes.get(), false)?;
-        let info = &self.space[0];
-        if self.committed + bytes.get() > info.capacity.get() {
+        let space = self.region(place.region)?.space;
+        let (info, committed) = (&self.spaces[space], self.committed[space]);
+        if committed + bytes.get() > info.capacity.get() {
             return Err(BackendError::Full {
                 space: info.name.clone(),
                 requested: bytes,
-                committed: Bytes(self.committed),
+                committed: Bytes(committed),
                 capacity: info.capacity,
             });
         }
@@ -231,44 +294,69 @@ impl<D: Driver> Backend for Vmm<D> {
             });
         }
         self.driver.enter()?;
-        let event = self.driver.copy(target, source, bytes.get())?;
-        self.started += 1;
-        self.pending.push((self.started, event));
-        Ok(Ticket(self.started))
+        self.look();
+        let touch = |place, write| Touch { place, bytes: bytes.get(), write };
+        let touches = vec![touch(from, false), touch(to, true)];
+        let after = self.queues[KERNELS].conflict(&touches).map(|earlier| earlier.event);
+        let event = self.driver.copy(target, source, bytes.get(), after)?;
+        Ok(Ticket(self.queues[COPIES].push(event, touches)))
     }
 
     fn is_done(&self, ticket: Ticket) -> bool {
         if self.driver.enter().is_err() {
             return false;
         }
-        let found = self.pending.iter().find(|(number, _)| *number == ticket.0);
-        found.is_none_or(|(_, event)| self.driver.is_done(*event))
+        let found = self.queues[COPIES].pending.iter().find(|copy| copy.number == ticket.0);
+        found.is_none_or(|copy| self.driver.is_done(copy.event))
     }
 
     fn wait(&mut self, ticket: Ticket) {
         if self.driver.enter().is_err() {
             return;
         }
-        if let Some((_, event)) = self.pending.iter().find(|(number, _)| *number == ticket.0) {
-            self.driver.wait(*event);
+        if let Some(copy) = self.queues[COPIES].pending.iter().find(|copy| copy.number == ticket.0) {
+            self.driver.wait(copy.event);
         }
         // Copies finish in order: what was started before is done too.
-        let driver = &self.driver;
-        self.pending.retain(|(number, event)| {
-            let done = *number <= ticket.0;
-            if done {
-                driver.drop_event(*event);
-            }
-            !done
-        });
+        while self.queues[COPIES].pending.front().is_some_and(|first| first.number <= ticket.0)
+            && let Some(done) = self.queues[COPIES].pending.pop_front()
+        {
+            self.retire(COPIES, done);
+        }
     }
 
     fn committed(&self, space: SpaceId) -> Bytes {
-        Bytes(if space.index() == 0 { self.committed } else { 0 })
+        Bytes(self.committed.get(space.index()).copied().unwrap_or(0))
     }
 
     fn address(&self, region: RegionId) -> Result<u64, BackendError> {
         self.region(region).map(|region| region.base)
+    }
+}
+
+impl<D: Driver> Compute for Vmm<D> {
+    fn launch(&mut self, kernel: &Kernel) -> Result<Launch, BackendError> {
+        let touches = check_kernel(kernel)?;
+        for touch in &touches {
+            self.locate(touch.place, touch.bytes, true)?;
+        }
+        let kernel = kernel.try_map(|place| self.locate(place, 0, true))?;
+        self.driver.enter()?;
+        self.look();
+        let after = self.queues[COPIES].conflict(&touches).map(|earlier| earlier.event);
+        let event = self.driver.launch(&kernel, after)?;
+        Ok(Launch(self.queues[KERNELS].push(event, touches)))
+    }
+
+    fn finish(&mut self) -> Result<(), BackendError> {
+        self.driver.enter()?;
+        self.drain();
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn take_spans(&mut self) -> Result<Spans, BackendError> {
+        self.finish()?;
+        Ok(std::mem::take(&mut self.spans))
     }
 }
 
@@ -358,6 +446,9 @@ macro_rules! forward_backend {
             }
             fn spaces(&self) -> &[SpaceInfo] {
                 self.$field.spaces()
+            }
+            fn maps_pages(&self) -> bool {
+                self.$field.maps_pages()
             }
             fn reserve(&mut self, space: SpaceId, bytes: Bytes) -> Result<RegionId, BackendError> {
                 self.$field.reserve(space, bytes)

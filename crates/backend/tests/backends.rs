@@ -13,6 +13,11 @@ fn host_conforms() {
 }
 
 #[test]
+fn host_computes() {
+    conformance::check_compute(&mut host()).unwrap();
+}
+
+#[test]
 fn faulty_without_faults_conforms() {
     conformance::check(&mut Faulty::new(host(), Faults { delay: 3, ..Faults::default() })).unwrap();
 }
