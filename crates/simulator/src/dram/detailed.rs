@@ -1,0 +1,521 @@
+//! The memory command by command, shared by requesters.
+//!
+//! Time goes from event to event. At a clock, in this order: bursts come back; channels with
+//! something to do issue commands; requesters with room offer new bursts.
+
+use super::channel::{Channel, NEVER};
+use super::counts::{Counts, RequesterCounts};
+use super::error::{PartError, RequestError};
+use super::mapping::{Place, Placer};
+use super::part::Part;
+use super::record::{Observer, Served, Unobserved};
+use super::transfer::{Completion, Cursor, Direction, Requester, RequesterId, Routing, Transfer, TransferId, bursts};
+use std::collections::VecDeque;
+
+/// A memory simulated command by command.
+///
+/// Submit transfers in order of time, then run up to the caller's own next event:
+///
+/// ```
+/// use npumem_simulator::dram::{Detailed, Direction, Requester, Runs, Transfer, described};
+/// let mut memory = Detailed::new(&described::hbm2_8gb_x128())?;
+/// let queue = memory.add_requester(Requester::in_order(64))?;
+/// let runs = Runs { start: 0, bytes: 512, pitch: 8192, count: 16 };
+/// memory.submit(100, Transfer { requester: queue, direction: Direction::Read, runs })?;
+/// assert_eq!(memory.run_until(50), None);
+/// let done = memory.run_until(u64::MAX).ok_or("nothing came back")?;
+/// assert!(done.at > 100);
+/// assert_eq!(memory.counts().total().reads, 16 * 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Memory use grows with the transfers that are submitted and not done, not with their length.
+#[derive(Clone, Debug)]
+pub struct Detailed<O: Observer = Unobserved> {
+    placer: Placer,
+    burst_bytes: u64,
+    channels: Vec<Channel>,
+    /// The next clock at which each channel has something to do, and at which a burst of it comes back.
+    channel_next: Vec<u64>,
+    return_next: Vec<u64>,
+    requesters: Vec<Source>,
+    /// The requester that offers first in the next clock.
+    first: usize,
+    bursts: Slab,
+    now: u64,
+    submitted: u64,
+    finished: VecDeque<Completion>,
+    observer: O,
+}
+
+/// A burst under way.
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    requester: u32,
+    transfer: u64,
+    accepted: u64,
+}
+
+/// Bursts under way by tag; a tag is used again when its burst is done.
+#[derive(Clone, Debug, Default)]
+struct Slab {
+    bursts: Vec<Burst>,
+    free: Vec<u32>,
+}
+
+impl Slab {
+    fn add(&mut self, burst: Burst) -> u32 {
+        if let Some(tag) = self.free.pop() {
+            self.bursts[tag as usize] = burst;
+            return tag;
+        }
+        self.bursts.push(burst);
+        self.bursts.len() as u32 - 1
+    }
+
+    fn take(&mut self, tag: u32) -> Burst {
+        self.free.push(tag);
+        self.bursts[tag as usize]
+    }
+}
+
+/// A transfer that a requester has not finished.
+#[derive(Clone, Debug)]
+struct Open {
+    id: u64,
+    at: u64,
+    write: bool,
+    cursor: Cursor,
+    /// Bursts that have not come back.
+    left: u64,
+}
+
+/// Why a requester that has something to ask for does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// It does, or has nothing.
+    No,
+    Window,
+    Queue,
+}
+
+/// A burst that waits for its channel.
+#[derive(Clone, Copy, Debug)]
+struct Routed {
+    place: Place,
+    transfer: u64,
+    write: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Source {
+    limits: Requester,
+    /// Oldest first; those before `issuing` have issued all their bursts.
+    open: VecDeque<Open>,
+    issuing: usize,
+    outstanding: u32,
+    /// In order: the next burst, placed once.
+    head: Option<Routed>,
+    /// Per channel: bursts that wait for it.
+    routed: Vec<VecDeque<Routed>>,
+    waiting: u32,
+    /// Channels that hold up this requester.
+    blocked_by: Vec<bool>,
+    any_blocked: bool,
+    /// The next clock at which it may offer, in 1/65536 of a clock.
+    pace: u64,
+    wake: u64,
+    waits: Waits,
+    waits_since: u64,
+    counts: RequesterCounts,
+}
+
+impl Detailed {
+    /// A memory at clock zero with every row closed.
+    ///
+    /// # Errors
+    /// A figure or a mapping that the model cannot work with.
+    pub fn new(part: &Part) -> Result<Self, PartError> {
+        Detailed::observed(part, Unobserved)
+    }
+}
+
+impl<O: Observer> Detailed<O> {
+    /// As [`Detailed::new`], with an observer of every command and burst.
+    ///
+    /// # Errors
+    /// A figure or a mapping that the model cannot work with.
+    pub fn observed(part: &Part, observer: O) -> Result<Self, PartError> {
+        part.check()?;
+        let channels: Vec<Channel> = (0..part.channels).map(|number| Channel::new(part, number)).collect();
+        Ok(Detailed {
+            placer: Placer::new(part)?,
+            burst_bytes: part.burst_bytes,
+            channel_next: channels.iter().map(|channel| channel.next_event(0)).collect(),
+            return_next: vec![NEVER; channels.len()],
+            channels,
+            requesters: Vec::new(),
+            first: 0,
+            bursts: Slab::default(),
+            now: 0,
+            submitted: 0,
+            finished: VecDeque::new(),
+            observer,
+        })
+    }
+
+    /// The observer, with what it saw.
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// The clock up to which everything has happened.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Adds a requester: a DMA queue, a core.
+    ///
+    /// # Errors
+    /// For one that could never issue anything.
+    pub fn add_requester(&mut self, limits: Requester) -> Result<RequesterId, RequestError> {
+        for (figure, value) in [("outstanding", limits.outstanding), ("offers_per_clock", limits.offers_per_clock)] {
+            if value == 0 {
+                return Err(RequestError::Idle { figure });
+            }
+        }
+        let channels = self.channels.len();
+        let per_channel = limits.routing == Routing::PerChannel;
+        self.requesters.push(Source {
+            limits,
+            open: VecDeque::new(),
+            issuing: 0,
+            outstanding: 0,
+            head: None,
+            routed: if per_channel { vec![VecDeque::new(); channels] } else { Vec::new() },
+            waiting: 0,
+            blocked_by: vec![false; channels],
+            any_blocked: false,
+            pace: 0,
+            wake: NEVER,
+            waits: Waits::No,
+            waits_since: 0,
+            counts: RequesterCounts::default(),
+        });
+        Ok(RequesterId(self.requesters.len() as u32 - 1))
+    }
+
+    /// Asks for a transfer at the clock `at`; a requester's transfers are issued in the order of submission.
+    ///
+    /// # Errors
+    /// An unknown requester, a clock that is past, addresses that the mapping cannot place.
+    pub fn submit(&mut self, at: u64, transfer: Transfer) -> Result<TransferId, RequestError> {
+        let RequesterId(requester) = transfer.requester;
+        let count = self.requesters.len() as u32;
+        let Some(source) = self.requesters.get_mut(requester as usize) else {
+            return Err(RequestError::NoRequester { requester, count });
+        };
+        if at < self.now {
+            return Err(RequestError::Past { at, now: self.now });
+        }
+        let most = self.placer.end();
+        let end = transfer.runs.end().unwrap_or(u64::MAX);
+        if end > most || end == u64::MAX {
+            return Err(RequestError::Address { end, most });
+        }
+        let left = bursts(&transfer.runs, &self.placer);
+        let id = self.submitted;
+        self.submitted += 1;
+        source.open.push_back(Open {
+            id,
+            at,
+            write: transfer.direction == Direction::Write,
+            cursor: Cursor::new(transfer.runs, &self.placer),
+            left,
+        });
+        if source.issuing + 1 == source.open.len() {
+            source.wake = source.wake.min(at);
+        }
+        Ok(TransferId(id))
+    }
+
+    /// Runs until a transfer is done or the clock `until` is over, whichever comes first.
+    ///
+    /// After `None`, everything up to `until` has happened and no transfer was done by then. With
+    /// `u64::MAX` it runs until a transfer is done, and `None` says that there is none left.
+    pub fn run_until(&mut self, until: u64) -> Option<Completion> {
+        loop {
+            if let Some(done) = self.finished.pop_front() {
+                return Some(done);
+            }
+            let next = self.next_event();
+            if next > until || (until == NEVER && self.is_idle()) {
+                if until != NEVER {
+                    self.now = self.now.max(until);
+                }
+                return None;
+            }
+            self.now = next;
+            self.step();
+        }
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            channels: self.channels.iter().map(|channel| channel.counts).collect(),
+            idle: self.channels.iter().map(|channel| channel.idle).collect(),
+            requesters: self.requesters.iter().map(|source| source.counts).collect(),
+            burst_bytes: self.burst_bytes,
+        }
+    }
+
+    /// No transfer is open. Posted writes may still be on their way to the banks.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.finished.is_empty() && self.requesters.iter().all(|source| source.open.is_empty())
+    }
+
+    fn next_event(&self) -> u64 {
+        let channels = self.channel_next.iter().min().copied().unwrap_or(NEVER);
+        let returns = self.return_next.iter().min().copied().unwrap_or(NEVER);
+        let sources = self.requesters.iter().map(|source| source.wake).min().unwrap_or(NEVER);
+        channels.min(returns).min(sources).max(self.now)
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        for number in 0..self.channels.len() {
+            if self.return_next[number] <= now {
+                while let Some(back) = self.channels[number].take_return(now) {
+                    self.came_back(back.tag);
+                }
+                self.return_next[number] = self.channels[number].next_return();
+            }
+        }
+        for number in 0..self.channels.len() {
+            if self.channel_next[number] <= now {
+                let channel = &mut self.channels[number];
+                if channel.tick(now, &mut self.observer) {
+                    wake_blocked(&mut self.requesters, number, now);
+                }
+                self.channel_next[number] = channel.next_event(now);
+                self.return_next[number] = channel.next_return();
+            }
+        }
+        let count = self.requesters.len();
+        for turn in 0..count {
+            let number = (self.first + turn) % count;
+            if self.requesters[number].wake <= now {
+                self.offer(number);
+            }
+        }
+        if count > 1 {
+            self.first = (self.first + 1) % count;
+        }
+    }
+
+    fn came_back(&mut self, tag: u32) {
+        let burst = self.bursts.take(tag);
+        let now = self.now;
+        self.observer.served(&Served {
+            transfer: TransferId(burst.transfer),
+            requester: RequesterId(burst.requester),
+            accepted: burst.accepted,
+            done: now,
+        });
+        let source = &mut self.requesters[burst.requester as usize];
+        source.outstanding -= 1;
+        source.counts.bursts += 1;
+        source.wake = source.wake.min(now);
+        // Transfers are numbered in order, so a binary search finds the one of this burst.
+        let Ok(place) = source.open.binary_search_by_key(&burst.transfer, |open| open.id) else { return };
+        let open = &mut source.open[place];
+        open.left -= 1;
+        if open.left == 0 {
+            source.open.remove(place);
+            source.issuing = source.issuing.saturating_sub(usize::from(place < source.issuing));
+            self.finished.push_back(Completion {
+                transfer: TransferId(burst.transfer),
+                requester: RequesterId(burst.requester),
+                at: now,
+            });
+        }
+    }
+
+    fn offer(&mut self, number: usize) {
+        let source = &mut self.requesters[number];
+        source.wake = NEVER;
+        if source.waits != Waits::No {
+            let lost = self.now - source.waits_since;
+            match source.waits {
+                Waits::Queue => source.counts.queue_full += lost,
+                _ => source.counts.window_full += lost,
+            }
+            source.waits = Waits::No;
+        }
+        match source.limits.routing {
+            Routing::InOrder => self.offer_in_order(number),
+            Routing::PerChannel => self.offer_per_channel(number),
+        }
+    }
+
+    fn offer_in_order(&mut self, number: usize) {
+        let now = self.now;
+        let source = &mut self.requesters[number];
+        for _ in 0..source.limits.offers_per_clock {
+            if source.outstanding >= source.limits.outstanding {
+                if source.has_more(now) {
+                    source.hold(Waits::Window, now);
+                }
+                return;
+            }
+            if source.head.is_none() {
+                source.head = source.next_burst(now, &self.placer, &mut self.finished, number as u32);
+            }
+            let Some(head) = source.head else { return };
+            if source.pace >> 16 > now {
+                source.wake = source.pace >> 16;
+                return;
+            }
+            let channel = head.place.channel as usize;
+            if !self.channels[channel].accepts(head.write) {
+                source.blocked_by[channel] = true;
+                source.any_blocked = true;
+                source.hold(Waits::Queue, now);
+                return;
+            }
+            source.head = None;
+            source.send(now);
+            let tag = self.bursts.add(Burst { requester: number as u32, transfer: head.transfer, accepted: now });
+            accept(&mut self.channels[channel], now, head, tag);
+            self.channel_next[channel] = self.channel_next[channel].min(now + 1);
+            self.return_next[channel] = self.channels[channel].next_return();
+        }
+        if source.head.is_some() || source.has_more(now) {
+            source.wake = now + 1;
+        }
+    }
+
+    fn offer_per_channel(&mut self, number: usize) {
+        let now = self.now;
+        let source = &mut self.requesters[number];
+        while source.outstanding + source.waiting < source.limits.outstanding {
+            let Some(burst) = source.next_burst(now, &self.placer, &mut self.finished, number as u32) else { break };
+            source.routed[burst.place.channel as usize].push_back(burst);
+            source.waiting += 1;
+        }
+        let mut offers = source.limits.offers_per_clock;
+        let mut full = false;
+        for channel in 0..self.channels.len() {
+            for _ in 0..2 {
+                let Some(burst) = source.routed[channel].front().copied() else { break };
+                if source.pace >> 16 > now {
+                    source.wake = source.wake.min(source.pace >> 16);
+                    break;
+                }
+                if offers == 0 {
+                    source.wake = now + 1;
+                    break;
+                }
+                if !self.channels[channel].accepts(burst.write) {
+                    source.blocked_by[channel] = true;
+                    source.any_blocked = true;
+                    full = true;
+                    break;
+                }
+                offers -= 1;
+                source.routed[channel].pop_front();
+                source.waiting -= 1;
+                source.send(now);
+                let tag = self.bursts.add(Burst { requester: number as u32, transfer: burst.transfer, accepted: now });
+                accept(&mut self.channels[channel], now, burst, tag);
+                self.channel_next[channel] = self.channel_next[channel].min(now + 1);
+                self.return_next[channel] = self.channels[channel].next_return();
+            }
+            if !source.routed[channel].is_empty() && !source.blocked_by[channel] {
+                source.wake = source.wake.min(now + 1);
+            }
+        }
+        if source.wake == NEVER {
+            if full {
+                source.hold(Waits::Queue, now);
+            } else if source.has_more(now) {
+                source.hold(Waits::Window, now);
+            }
+        }
+    }
+}
+
+fn accept(channel: &mut Channel, now: u64, burst: Routed, tag: u32) {
+    channel.accept(now, burst.place, burst.write, tag);
+}
+
+/// Wakes the requesters that a channel held up.
+fn wake_blocked(sources: &mut [Source], channel: usize, now: u64) {
+    for source in sources {
+        if source.any_blocked && source.blocked_by[channel] {
+            source.blocked_by[channel] = false;
+            source.any_blocked = source.limits.routing == Routing::PerChannel;
+            source.wake = source.wake.min(now);
+        }
+    }
+}
+
+impl Source {
+    /// Whether a burst could be asked for now.
+    fn has_more(&mut self, now: u64) -> bool {
+        match self.open.get(self.issuing) {
+            Some(open) if open.at <= now => true,
+            Some(open) => {
+                self.wake = self.wake.min(open.at);
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn hold(&mut self, why: Waits, now: u64) {
+        self.waits = why;
+        self.waits_since = now;
+    }
+
+    /// One burst leaves.
+    fn send(&mut self, now: u64) {
+        self.outstanding += 1;
+        if self.limits.interval > 0 {
+            self.pace = self.pace.max(now << 16) + self.limits.interval;
+        }
+    }
+
+    /// The next burst of the oldest transfer that still has one.
+    fn next_burst(
+        &mut self,
+        now: u64,
+        placer: &Placer,
+        finished: &mut VecDeque<Completion>,
+        number: u32,
+    ) -> Option<Routed> {
+        loop {
+            if !self.has_more(now) {
+                return None;
+            }
+            let open = &mut self.open[self.issuing];
+            let Some(burst) = open.cursor.peek() else {
+                // Nothing to move: done as it starts.
+                let (id, at) = (open.id, open.at.max(now));
+                self.open.remove(self.issuing);
+                finished.push_back(Completion { transfer: TransferId(id), requester: RequesterId(number), at });
+                continue;
+            };
+            open.cursor.advance(placer);
+            let routed = Routed { place: placer.place(burst), transfer: open.id, write: open.write };
+            if open.cursor.peek().is_none() {
+                self.issuing += 1;
+            }
+            return Some(routed);
+        }
+    }
+}
