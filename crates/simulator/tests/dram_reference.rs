@@ -1,4 +1,5 @@
 //! Every row of the reference sweeps of `shared/data/dram`, driven as their README says.
+#![allow(clippy::unwrap_used)]
 
 use npumem_simulator::dram::drive::{Measured, Pattern, drive};
 use npumem_simulator::dram::{Direction, Mapping, Part, Requester, described};

@@ -287,17 +287,15 @@ mod tests {
 
     #[test]
     fn figures_without_sense_are_refused_by_name() {
-        let zero = |figure: &mut Figure<u64>| *figure = Figure::sourced(0, "test");
-        let changes: [(&str, &dyn Fn(&mut Dram)); 5] = [
-            ("channels", &|dram| zero(&mut dram.channels)),
-            ("channel_width_bits", &|dram| zero(&mut dram.channel_width_bits)),
-            ("banks", &|dram| zero(&mut dram.bank_groups)),
-            ("burst_bytes", &|dram| dram.burst = Figure::sourced(Bytes(0), "test")),
-            ("row_bytes", &|dram| dram.row = Figure::sourced(Bytes(100), "test")),
+        let zero = || Figure::sourced(0, "test");
+        let cases = [
+            ("channels", Dram { channels: zero(), ..dram() }),
+            ("channel_width_bits", Dram { channel_width_bits: zero(), ..dram() }),
+            ("banks", Dram { bank_groups: zero(), ..dram() }),
+            ("burst_bytes", Dram { burst: Figure::sourced(Bytes(0), "test"), ..dram() }),
+            ("row_bytes", Dram { row: Figure::sourced(Bytes(100), "test"), ..dram() }),
         ];
-        for (name, change) in changes {
-            let mut dram = dram();
-            change(&mut dram);
+        for (name, dram) in cases {
             let error = from_device("npu", "hbm", &dram).unwrap_err().to_string();
             assert!(error.contains(name), "{name}: {error}");
         }

@@ -41,7 +41,8 @@ pub struct Detailed<O: Observer = Unobserved> {
     requesters: Vec<Source>,
     /// The requester that offers first in the next clock.
     first: usize,
-    bursts: Slab,
+    bursts: Slab<Burst>,
+    transfers: Slab<Open>,
     now: u64,
     submitted: u64,
     finished: VecDeque<Completion>,
@@ -51,43 +52,56 @@ pub struct Detailed<O: Observer = Unobserved> {
 /// A burst under way.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
-    requester: u32,
-    transfer: u64,
+    transfer: u32,
     accepted: u64,
 }
 
-/// Bursts under way by tag; a tag is used again when its burst is done.
-#[derive(Clone, Debug, Default)]
-struct Slab {
-    bursts: Vec<Burst>,
+/// A transfer of which bursts have not come back.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    id: u64,
+    requester: u32,
+    left: u64,
+}
+
+/// Things by number; a number is used again when its thing is gone.
+#[derive(Clone, Debug)]
+struct Slab<T> {
+    things: Vec<T>,
     free: Vec<u32>,
 }
 
-impl Slab {
-    fn add(&mut self, burst: Burst) -> u32 {
-        if let Some(tag) = self.free.pop() {
-            self.bursts[tag as usize] = burst;
-            return tag;
-        }
-        self.bursts.push(burst);
-        self.bursts.len() as u32 - 1
+impl<T: Copy> Slab<T> {
+    fn new() -> Self {
+        Slab { things: Vec::new(), free: Vec::new() }
     }
 
-    fn take(&mut self, tag: u32) -> Burst {
-        self.free.push(tag);
-        self.bursts[tag as usize]
+    fn add(&mut self, thing: T) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.things[number as usize] = thing;
+            return number;
+        }
+        self.things.push(thing);
+        self.things.len() as u32 - 1
+    }
+
+    fn take(&mut self, number: u32) -> T {
+        self.free.push(number);
+        self.things[number as usize]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.free.len() == self.things.len()
     }
 }
 
-/// A transfer that a requester has not finished.
+/// A transfer whose bursts are not all issued.
 #[derive(Clone, Debug)]
-struct Open {
-    id: u64,
+struct Pending {
+    transfer: u32,
     at: u64,
     write: bool,
     cursor: Cursor,
-    /// Bursts that have not come back.
-    left: u64,
 }
 
 /// Why a requester that has something to ask for does not.
@@ -103,16 +117,15 @@ enum Waits {
 #[derive(Clone, Copy, Debug)]
 struct Routed {
     place: Place,
-    transfer: u64,
+    transfer: u32,
     write: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Source {
     limits: Requester,
-    /// Oldest first; those before `issuing` have issued all their bursts.
-    open: VecDeque<Open>,
-    issuing: usize,
+    /// Oldest first.
+    pending: VecDeque<Pending>,
     outstanding: u32,
     /// In order: the next burst, placed once.
     head: Option<Routed>,
@@ -156,7 +169,8 @@ impl<O: Observer> Detailed<O> {
             channels,
             requesters: Vec::new(),
             first: 0,
-            bursts: Slab::default(),
+            bursts: Slab::new(),
+            transfers: Slab::new(),
             now: 0,
             submitted: 0,
             finished: VecDeque::new(),
@@ -189,8 +203,7 @@ impl<O: Observer> Detailed<O> {
         let per_channel = limits.routing == Routing::PerChannel;
         self.requesters.push(Source {
             limits,
-            open: VecDeque::new(),
-            issuing: 0,
+            pending: VecDeque::new(),
             outstanding: 0,
             head: None,
             routed: if per_channel { vec![VecDeque::new(); channels] } else { Vec::new() },
@@ -227,14 +240,14 @@ impl<O: Observer> Detailed<O> {
         let left = bursts(&transfer.runs, &self.placer);
         let id = self.submitted;
         self.submitted += 1;
-        source.open.push_back(Open {
-            id,
+        let number = self.transfers.add(Open { id, requester, left });
+        source.pending.push_back(Pending {
+            transfer: number,
             at,
             write: transfer.direction == Direction::Write,
             cursor: Cursor::new(transfer.runs, &self.placer),
-            left,
         });
-        if source.issuing + 1 == source.open.len() {
+        if source.pending.len() == 1 {
             source.wake = source.wake.min(at);
         }
         Ok(TransferId(id))
@@ -275,7 +288,7 @@ impl<O: Observer> Detailed<O> {
     /// No transfer is open. Posted writes may still be on their way to the banks.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.finished.is_empty() && self.requesters.iter().all(|source| source.open.is_empty())
+        self.finished.is_empty() && self.transfers.is_empty()
     }
 
     fn next_event(&self) -> u64 {
@@ -320,28 +333,18 @@ impl<O: Observer> Detailed<O> {
     fn came_back(&mut self, tag: u32) {
         let burst = self.bursts.take(tag);
         let now = self.now;
-        self.observer.served(&Served {
-            transfer: TransferId(burst.transfer),
-            requester: RequesterId(burst.requester),
-            accepted: burst.accepted,
-            done: now,
-        });
-        let source = &mut self.requesters[burst.requester as usize];
+        let open = &mut self.transfers.things[burst.transfer as usize];
+        open.left -= 1;
+        let Open { id, requester, left } = *open;
+        let (transfer, requester) = (TransferId(id), RequesterId(requester));
+        self.observer.served(&Served { transfer, requester, accepted: burst.accepted, done: now });
+        let source = &mut self.requesters[requester.0 as usize];
         source.outstanding -= 1;
         source.counts.bursts += 1;
         source.wake = source.wake.min(now);
-        // Transfers are numbered in order, so a binary search finds the one of this burst.
-        let Ok(place) = source.open.binary_search_by_key(&burst.transfer, |open| open.id) else { return };
-        let open = &mut source.open[place];
-        open.left -= 1;
-        if open.left == 0 {
-            source.open.remove(place);
-            source.issuing = source.issuing.saturating_sub(usize::from(place < source.issuing));
-            self.finished.push_back(Completion {
-                transfer: TransferId(burst.transfer),
-                requester: RequesterId(burst.requester),
-                at: now,
-            });
+        if left == 0 {
+            self.transfers.take(burst.transfer);
+            self.finished.push_back(Completion { transfer, requester, at: now });
         }
     }
 
@@ -373,7 +376,7 @@ impl<O: Observer> Detailed<O> {
                 return;
             }
             if source.head.is_none() {
-                source.head = source.next_burst(now, &self.placer, &mut self.finished, number as u32);
+                source.head = source.next_burst(now, &self.placer, &mut self.transfers, &mut self.finished);
             }
             let Some(head) = source.head else { return };
             if source.pace >> 16 > now {
@@ -389,7 +392,7 @@ impl<O: Observer> Detailed<O> {
             }
             source.head = None;
             source.send(now);
-            let tag = self.bursts.add(Burst { requester: number as u32, transfer: head.transfer, accepted: now });
+            let tag = self.bursts.add(Burst { transfer: head.transfer, accepted: now });
             accept(&mut self.channels[channel], now, head, tag);
             self.channel_next[channel] = self.channel_next[channel].min(now + 1);
             self.return_next[channel] = self.channels[channel].next_return();
@@ -403,7 +406,9 @@ impl<O: Observer> Detailed<O> {
         let now = self.now;
         let source = &mut self.requesters[number];
         while source.outstanding + source.waiting < source.limits.outstanding {
-            let Some(burst) = source.next_burst(now, &self.placer, &mut self.finished, number as u32) else { break };
+            let Some(burst) = source.next_burst(now, &self.placer, &mut self.transfers, &mut self.finished) else {
+                break;
+            };
             source.routed[burst.place.channel as usize].push_back(burst);
             source.waiting += 1;
         }
@@ -430,7 +435,7 @@ impl<O: Observer> Detailed<O> {
                 source.routed[channel].pop_front();
                 source.waiting -= 1;
                 source.send(now);
-                let tag = self.bursts.add(Burst { requester: number as u32, transfer: burst.transfer, accepted: now });
+                let tag = self.bursts.add(Burst { transfer: burst.transfer, accepted: now });
                 accept(&mut self.channels[channel], now, burst, tag);
                 self.channel_next[channel] = self.channel_next[channel].min(now + 1);
                 self.return_next[channel] = self.channels[channel].next_return();
@@ -467,10 +472,10 @@ fn wake_blocked(sources: &mut [Source], channel: usize, now: u64) {
 impl Source {
     /// Whether a burst could be asked for now.
     fn has_more(&mut self, now: u64) -> bool {
-        match self.open.get(self.issuing) {
-            Some(open) if open.at <= now => true,
-            Some(open) => {
-                self.wake = self.wake.min(open.at);
+        match self.pending.front() {
+            Some(next) if next.at <= now => true,
+            Some(next) => {
+                self.wake = self.wake.min(next.at);
                 false
             }
             None => false,
@@ -495,27 +500,30 @@ impl Source {
         &mut self,
         now: u64,
         placer: &Placer,
+        transfers: &mut Slab<Open>,
         finished: &mut VecDeque<Completion>,
-        number: u32,
     ) -> Option<Routed> {
         loop {
             if !self.has_more(now) {
                 return None;
             }
-            let open = &mut self.open[self.issuing];
-            let Some(burst) = open.cursor.peek() else {
-                // Nothing to move: done as it starts.
-                let (id, at) = (open.id, open.at.max(now));
-                self.open.remove(self.issuing);
-                finished.push_back(Completion { transfer: TransferId(id), requester: RequesterId(number), at });
-                continue;
-            };
-            open.cursor.advance(placer);
-            let routed = Routed { place: placer.place(burst), transfer: open.id, write: open.write };
-            if open.cursor.peek().is_none() {
-                self.issuing += 1;
+            let next = self.pending.front_mut()?;
+            let burst = next.cursor.peek();
+            let routed =
+                burst.map(|burst| Routed { place: placer.place(burst), transfer: next.transfer, write: next.write });
+            next.cursor.advance(placer);
+            if next.cursor.peek().is_none() {
+                if routed.is_none() {
+                    // Nothing to move: done as it starts.
+                    let open = transfers.take(next.transfer);
+                    let (transfer, requester) = (TransferId(open.id), RequesterId(open.requester));
+                    finished.push_back(Completion { transfer, requester, at: now });
+                }
+                self.pending.pop_front();
             }
-            return Some(routed);
+            if routed.is_some() {
+                return routed;
+            }
         }
     }
 }

@@ -158,6 +158,9 @@ impl Cursor {
     }
 
     pub(super) fn advance(&mut self, placer: &Placer) {
+        if self.run >= self.runs.count {
+            return;
+        }
         self.burst += 1;
         if self.burst >= self.end {
             self.run += 1;
@@ -174,7 +177,7 @@ pub(super) fn bursts(runs: &Runs, placer: &Placer) -> u64 {
     let bursts_at = |start: u64| placer.burst(start + (runs.bytes - 1)) - placer.burst(start) + 1;
     let burst_bytes = 1u64 << placer.burst_shift();
     let first = bursts_at(runs.start);
-    if runs.pitch % burst_bytes == 0 {
+    if runs.pitch.is_multiple_of(burst_bytes) {
         return first.saturating_mul(runs.count);
     }
     // The start within a burst repeats after at most `burst_bytes` runs.
