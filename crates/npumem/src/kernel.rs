@@ -1,10 +1,14 @@
 //! Kernels: from a `.pto` file or a program text to a plan that is written back, or to a verdict.
 
+mod against;
+
+pub use against::with_addresses_of;
+
 use crate::catalogue;
 use crate::plan::{Fit, PlanError, Planned, plan_problem};
 use npumem_check::program::{Options as CheckOptions, ProgramVerdict, Severity, Standing, check_program};
 use npumem_import::pto::{self, Kernel, PtoError};
-use npumem_ir::program::{Program, ProgramError, RewriteError, Role, Step, text};
+use npumem_ir::program::{Program, ProgramError, RewriteError, Role, Root, Step, text};
 use npumem_ir::{BufferId, Device, Offset, Plan, Step as Time};
 use npumem_planner::liveness::{self, LivenessError};
 use npumem_planner::placement::PlacementOptions;
@@ -40,6 +44,9 @@ pub enum KernelError {
     /// The plan file is for something else.
     #[error("the plan does not belong to this kernel: {0}")]
     OtherPlan(String),
+    /// The program before planning is another one.
+    #[error("the program before planning is not that of the planned file: {0}")]
+    OtherProgram(String),
     /// Our own plan does not pass the program checker.
     #[error(
         "this is a bug in npumem: its plan of '{kernel}' does not pass its own checker, and is not printed\n  {finding}\n  please report it with the input"
@@ -87,7 +94,8 @@ pub fn read(source: &str, dims: &BTreeMap<String, i64>) -> Result<KernelFile, Ke
         let kernels = vec![Kernel { program, sites: Vec::new() }];
         return Ok(KernelFile { source: source.to_owned(), kernels, target, notes: Vec::new(), is_pto: false });
     }
-    let module = pto::read(source, &pto::Options { dims: dims.clone() })?;
+    let architecture = run_line_target(source);
+    let module = pto::read(source, &pto::Options { dims: dims.clone(), architecture: architecture.clone() })?;
     let mut notes: Vec<String> = module
         .unknown
         .iter()
@@ -99,7 +107,7 @@ pub fn read(source: &str, dims: &BTreeMap<String, i64>) -> Result<KernelFile, Ke
         })
         .collect();
     notes.extend(module.notes);
-    let target = module.target.or_else(|| run_line_target(source));
+    let target = module.target.or(architecture);
     Ok(KernelFile { source: source.to_owned(), kernels: module.programs, target, notes, is_pto: true })
 }
 
@@ -114,14 +122,37 @@ fn run_line_target(source: &str) -> Option<String> {
 /// The device that a kernel's own target means: an alias of the catalogue, `a3` or `a5`.
 #[must_use]
 pub fn target_device(target: &str) -> Option<Device> {
-    let name = match target.to_ascii_lowercase().as_str() {
+    catalogue::device(&target_name(target)).ok()
+}
+
+/// The name of the device that a kernel's own target means: `a3` is `ascend-910b2`, `a5` is `ascend-950`.
+#[must_use]
+pub fn target_name(target: &str) -> String {
+    match target.to_ascii_lowercase().as_str() {
         "a2" | "a3" => "ascend-910b2".to_owned(),
         "a5" => "ascend-950".to_owned(),
         name if name.starts_with("ascend950") => "ascend-950".to_owned(),
         name if name.starts_with("ascend910b") => "ascend-910b2".to_owned(),
         name => name.to_owned(),
-    };
-    catalogue::device(&name).ok()
+    }
+}
+
+/// The program as the device runs it: scratch that another architecture's library takes is left out.
+fn on_device(program: &Program, device: &Device) -> Program {
+    let mut program = program.clone();
+    if device.name.starts_with("ascend-910b") || !program.buffers.iter().any(|buffer| buffer.fixed) {
+        return program;
+    }
+    let fixed: Vec<bool> = program.buffers.iter().map(|buffer| buffer.fixed).collect();
+    for step in &mut program.steps {
+        if let Step::Run(operation) = step {
+            operation.writes.retain(|access| !matches!(access.root, Root::Buffer(id) if fixed[id.index()]));
+        }
+    }
+    for buffer in program.buffers.iter_mut().filter(|buffer| buffer.fixed) {
+        (buffer.fixed, buffer.role, buffer.address) = (false, Role::External, None);
+    }
+    program
 }
 
 /// One kernel, planned.
@@ -147,8 +178,8 @@ pub fn plan(
     cancel: Option<&AtomicBool>,
 ) -> Result<KernelPlan, KernelError> {
     // A plan that is in the text is left aside, save queues that both cores agreed on.
-    let mut unplanned = program.clone();
-    for buffer in unplanned.buffers.iter_mut().filter(|buffer| buffer.role != Role::Queue) {
+    let mut unplanned = on_device(program, device);
+    for buffer in unplanned.buffers.iter_mut().filter(|buffer| buffer.role != Role::Queue && !buffer.fixed) {
         buffer.address = None;
     }
     let found = liveness::problem(&unplanned, device)?;
@@ -253,7 +284,9 @@ pub fn with_plan(program: &Program, plan: &Plan) -> Result<Program, KernelError>
 fn place_untouched(program: &Program, addresses: &mut BTreeMap<BufferId, Offset>) {
     for (id, buffer) in program.buffers() {
         if buffer.role != Role::External && buffer.alias.is_none() {
-            addresses.entry(id).or_insert(Offset(0));
+            let own =
+                buffer.address.as_ref().filter(|_| buffer.fixed).and_then(|a| u64::try_from(a.as_constant()?).ok());
+            addresses.entry(id).or_insert(Offset(own.unwrap_or(0)));
         }
     }
 }
@@ -264,7 +297,7 @@ fn place_untouched(program: &Program, addresses: &mut BTreeMap<BufferId, Offset>
 /// When the program breaks a rule.
 pub fn check(program: &Program, device: &Device, plan_is_separate: bool) -> Result<ProgramVerdict, KernelError> {
     let options = CheckOptions { plan_is_separate, ..CheckOptions::default() };
-    Ok(check_program(program, Some(device), &options)?)
+    Ok(check_program(&on_device(program, device), Some(device), &options)?)
 }
 
 /// The worse of two verdicts, as exit codes count: unsound, then undecided, then sound.

@@ -9,9 +9,9 @@ use npumem::kernel::{self, KernelPlan};
 use npumem::plan::Fit;
 use npumem::report::text::{TextOptions, render};
 use npumem::{PlacementOptions, catalogue};
+use npumem_testing::Scratch;
 use serde_json::Value;
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 /// The JSON of a case, when the shared data is there.
@@ -48,11 +48,8 @@ fn device_with(name: &str, changes: &[(&str, &str)]) -> Device {
         assert!(source.contains(from), "{from}");
         source = source.replace(from, to);
     }
-    let path = scratch(&format!("{name}.toml"));
-    std::fs::write(&path, source).unwrap();
-    let device = catalogue::device(path.to_str().unwrap()).unwrap();
-    std::fs::remove_file(path).unwrap();
-    device
+    let scratch = Scratch::new(&format!("device-{name}"));
+    catalogue::device(scratch.file("device.toml", &source).to_str().unwrap()).unwrap()
 }
 
 /// The Unified Buffer with another size.
@@ -64,12 +61,6 @@ fn unified_buffer_of(bytes: u64) -> Device {
         ("[space.banks]\nsource = \"banks\"\ncount = 48\ngroups = 16\nsize_bytes = \"4 KiB\"\nwidth_bytes = 32\n", ""),
     ];
     device_with(&format!("ub-{bytes}"), &changes)
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("npumem-kernel-cases-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder.join(name)
 }
 
 fn planned(program: &Program, device: &Device, options: &PlacementOptions) -> KernelPlan {
@@ -302,13 +293,16 @@ fn engines_reach_what_the_device_says() {
     };
     assert_eq!((engine.as_str(), space.as_str()), ("vector", "l1"));
 
-    // No link either way between the two operands of the cube; the way from L0A back to L1 is only not described.
+    // No link between the two operands of the cube, none from L0A back to L1, none from L1 to the vector core's UB.
     let (standing, first) = run("w @mte2 cube writes c[0]:u8\nmove @mte1 cube reads c[0]:u8 writes d[0]:u8");
     let Some((Severity::Fault, Kind::NoLink { from, to, .. })) = first else { panic!("{first:?}") };
     assert_eq!((standing, from.as_str(), to.as_str()), (Standing::Unsound, "l0a", "l0b"));
     let (standing, first) = run("w @mte2 cube writes c[0]:u8\nmove @mte1 cube reads c[0]:u8 writes a[0]:u8");
-    assert!(matches!(first, Some((Severity::Doubt, Kind::NoLink { .. }))), "{first:?}");
-    assert_eq!(standing, Standing::Undecided);
+    assert!(matches!(first, Some((Severity::Fault, Kind::NoLink { .. }))), "{first:?}");
+    assert_eq!(standing, Standing::Unsound);
+    let (standing, first) = run("w @mte2 cube writes a[0]:u8\nmove @mte1 cube reads a[0]:u8 writes b[0]:u8");
+    let Some((Severity::Fault, Kind::NoLink { from, to, .. })) = first else { panic!("{first:?}") };
+    assert_eq!((standing, from.as_str(), to.as_str()), (Standing::Unsound, "l1", "ub"));
     assert_eq!(
         run("w @mte2 cube writes a[0]:u8\nmove @mte1 cube reads a[0]:u8 writes c[0]:u8"),
         (Standing::Sound, None)
@@ -337,11 +331,11 @@ fn run(arguments: &[&str]) -> Output {
 
 #[test]
 fn what_cannot_be_decided_exits_with_3() {
-    let path = scratch("handles.npumem");
+    let scratch = Scratch::new("undecided");
     let source = "npumem-program 1\nprogram handles\nbuffer row in vec bytes 64 align 32 at 0 : u8\nbuffer column in vec bytes 64 align 32 at 0 : u8\n\
         buffer other in vec bytes 64 align 32 at 64 : u8\nsteps\nwrite @v writes row[0]:u8\nread @v reads column[0]:u8 writes other[0]:u8\n\
         write @v writes column[0]:u8\nread @v reads row[0]:u8\n";
-    std::fs::write(&path, source).unwrap();
+    let path = scratch.file("handles.npumem", source);
     let path = path.to_str().unwrap();
     let output = run(&["check", path]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -352,17 +346,16 @@ fn what_cannot_be_decided_exits_with_3() {
     assert_eq!((output.status.code(), &value["verdict"]), (Some(3), &"undecided".into()));
     assert_eq!(value["kernels"][0]["findings"][0]["severity"], "doubt");
     // Among several files the worst verdict counts, and unsound is worse than undecided.
-    let wrong = scratch("over.npumem");
     let source = "npumem-program 1\nprogram over\nbuffer a in vec bytes 64 align 32 at 196608 : u8\nsteps\nw @v writes a[0]:u8\n";
-    std::fs::write(&wrong, source).unwrap();
+    let wrong = scratch.file("over.npumem", source);
     assert_eq!(run(&["check", path, wrong.to_str().unwrap()]).status.code(), Some(1));
 }
 
 #[test]
 fn a_kernel_s_own_target_is_the_device_unless_one_is_named() {
-    let path = scratch("target.npumem");
+    let scratch = Scratch::new("target");
     let source = "npumem-program 1\nprogram k target a5\nbuffer a in vec bytes 64 align 32 at 0 : u8\nsteps\nw @v writes a[0]:u8\n";
-    std::fs::write(&path, source).unwrap();
+    let path = scratch.file("target.npumem", source);
     let path = path.to_str().unwrap();
     let device = |more: &[&str]| {
         let output = run(&[&["check", path, "--json"], more].concat());
@@ -374,4 +367,29 @@ fn a_kernel_s_own_target_is_the_device_unless_one_is_named() {
     assert_eq!(device(&["--device=ascend-910b2"]), "ascend-910b2");
     let help = String::from_utf8(run(&["check", "--help"]).stdout).unwrap();
     assert!(help.contains("ascend-910b2"), "{help}");
+}
+
+#[test]
+fn a_kernel_s_own_target_is_looked_for_among_the_caller_s_devices_first() {
+    let source = std::fs::read_to_string(npumem_testing::workspace_root().join("devices/ascend-950.toml")).unwrap();
+    let scratch = Scratch::new("own-devices");
+    let devices = scratch.file("mine.toml", &source);
+    // A part that only the caller describes, under the name that the kernel uses.
+    let part = scratch.file("part.toml", &source.replace("name = \"ascend-950\"", "name = \"part7\""));
+    let kernel = |target: &str| {
+        scratch.file(
+            "k.npumem",
+            &format!("npumem-program 1\nprogram k target {target}\nbuffer a in vec bytes 64 align 32 at 0 : u8\nsteps\nw @v writes a[0]:u8\n"),
+        )
+    };
+    let device = |target: &str, devices: &std::path::Path| {
+        let output =
+            run(&["check", kernel(target).to_str().unwrap(), "--json", "--devices", devices.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        value["kernels"][0]["device"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(device("a5", &devices), "ascend-950");
+    assert_eq!(device("part7", &part), "part7");
+    assert_eq!(device("unheard-of", &part), "ascend-910b2");
 }

@@ -39,12 +39,6 @@ fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_npumem")).args(arguments).env_remove("GITHUB_ACTIONS").output().unwrap()
 }
 
-fn scratch(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("npumem-kernels-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder.join(name)
-}
-
 /// Every plan of ours is sound: beside the program, and written back into the text.
 #[test]
 fn our_plans_are_sound_in_every_form() {
@@ -193,7 +187,8 @@ fn branches(program: &Program) -> Vec<Vec<(usize, bool)>> {
 fn the_command_line_is_a_gate() {
     let softmax = npumem_testing::workspace_root().join("testdata/kernels/softmax.pto");
     let softmax = softmax.to_str().unwrap();
-    let (planned, json) = (scratch("planned.pto"), scratch("plan.json"));
+    let scratch = npumem_testing::Scratch::new("gate");
+    let (planned, json) = (scratch.path("planned.pto"), scratch.path("plan.json"));
     let output = run(&["plan", softmax, "-o", planned.to_str().unwrap(), "--effort", "fast"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
@@ -203,9 +198,8 @@ fn the_command_line_is_a_gate() {
     assert_eq!(run(&["check", softmax, json.to_str().unwrap()]).status.code(), Some(0));
 
     // 'exps' is put on 'rows' while both are needed.
-    let wrong = scratch("wrong.npumem");
     let bad = "npumem-program 1\nprogram bad\nbuffer a in vec bytes 64 align 32 at 0 : u8\nbuffer b in vec bytes 64 align 32 at 32 : u8\nsteps\nw @v writes a[0]:u8 line 5\nx @v writes b[0]:u8 line 6\nr @v reads a[0]:u8 line 7\n";
-    std::fs::write(&wrong, bad).unwrap();
+    let wrong = scratch.file("wrong.npumem", bad);
     let output = run(&["check", wrong.to_str().unwrap(), "--json"]);
     assert_eq!(output.status.code(), Some(1));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -227,8 +221,7 @@ fn the_command_line_is_a_gate() {
     let output = run(&["check", wrong.to_str().unwrap(), "--annotations"]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("::error file="));
 
-    let broken = scratch("broken.pto");
-    std::fs::write(&broken, "module {\n  func.func @k() {\n    pto.tload ins(%a : index)\n").unwrap();
+    let broken = scratch.file("broken.pto", "module {\n  func.func @k() {\n    pto.tload ins(%a : index)\n");
     let output = run(&["check", broken.to_str().unwrap(), softmax]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
@@ -242,7 +235,6 @@ fn the_command_line_is_a_gate() {
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("5 files, 5 kernels: 5 sound, 0 unsound, 0 undecided, 0 files with errors"), "{text}");
-    let _ = std::fs::remove_dir_all(planned.parent().unwrap());
 }
 
 /// A kernel that cannot fit is answered with the buffers that clash.

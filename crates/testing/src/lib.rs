@@ -59,6 +59,46 @@ pub fn files_under(folder: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
+/// A folder for a test's own files, gone with the value.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// An empty folder; `name` keeps tests of one process apart.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("npumem-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        Scratch(folder)
+    }
+
+    /// A file in it.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Writes a file in it.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[must_use]
+    pub fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, content).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Compares `actual` with the text of a file beside the tests; `UPDATE_EXPECT=1` writes the file instead.
 ///
 /// # Panics

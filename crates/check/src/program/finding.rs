@@ -546,7 +546,7 @@ impl Finding {
                 )
             }
             Kind::Foreign { reader, other, bytes, read } => format!(
-                "{} reads {} of {} in {}, which it never wrote; {} wrote there. If the two are one buffer this is right, else it is wrong: check the dump before planning, or declare the alias",
+                "{} reads {} of {} in {}, which it never wrote; {} wrote there. If the two are one buffer this is right, else it is wrong; the program before planning decides it (check --against), or a declared alias",
                 moment(program, read),
                 size(bytes),
                 name(reader),

@@ -7,7 +7,7 @@
 
 use super::finding::Findings;
 use npumem_ir::BufferId;
-use npumem_ir::program::{Program, Role, Root, Step};
+use npumem_ir::program::{Access, Operation, Program, Role, Root, Step};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Space, address, bytes: what two handles must share to be one buffer.
@@ -23,7 +23,7 @@ pub(super) fn unite(program: &Program, findings: &mut Findings) {
                     Root::Handle(_) => None,
                 };
                 read.extend(operation.reads.iter().filter_map(|access| named(access.root)));
-                written.extend(operation.writes.iter().filter_map(|access| named(access.root)));
+                written.extend(results(operation).iter().filter_map(|access| named(access.root)));
             }
             // What a handle may name is read somewhere, as far as this rule needs to know.
             Step::Assign(assign) => {
@@ -40,7 +40,7 @@ pub(super) fn unite(program: &Program, findings: &mut Findings) {
     for (id, buffer) in program.buffers() {
         let address = buffer.address.as_ref().and_then(|address| address.as_constant());
         if let (Some(address), Some(bytes), None) = (address, buffer.total_bytes(), buffer.alias)
-            && buffer.role != Role::External
+            && !matches!(buffer.role, Role::External | Role::Workspace)
         {
             spots.entry((buffer.space.as_str(), address, bytes)).or_default().push(id);
         }
@@ -65,6 +65,12 @@ pub(super) fn unite(program: &Program, findings: &mut Findings) {
     }
 }
 
+/// What a statement writes for others: scratch holds nothing that could be another handle's data.
+fn results(operation: &Operation) -> &[Access] {
+    let scratch = usize::from(operation.attributes.contains_key("scratch"));
+    &operation.writes[..operation.writes.len().saturating_sub(scratch)]
+}
+
 /// Everything that follows from the tainted buffers, whatever the order of statements.
 fn follow(
     program: &Program,
@@ -84,8 +90,7 @@ fn follow(
                 operation.reads.iter().filter_map(|access| owner(access.root)).any(|id| tainted.contains(&id));
             if follows {
                 tainted.extend(
-                    operation
-                        .writes
+                    results(operation)
                         .iter()
                         .filter_map(|access| owner(access.root))
                         .filter(|id| program.buffer(*id).role != Role::External),

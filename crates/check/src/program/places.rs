@@ -54,7 +54,7 @@ pub(super) fn check(program: &Program, device: Option<&Device>, findings: &mut F
         };
         let mut unit = buffer.alignment;
         if let Some((device, space)) = space {
-            bounds(device, space, id, bytes, findings);
+            bounds(device, space, (id, buffer.fixed), bytes, findings);
             if let Some(asked) = device.space(space).alignment.known() {
                 unit = unit.and(*asked).unwrap_or(unit);
             }
@@ -75,7 +75,13 @@ pub(super) fn check(program: &Program, device: Option<&Device>, findings: &mut F
     }
 }
 
-fn bounds(device: &Device, space: SpaceId, buffer: BufferId, bytes: ByteRange, findings: &mut Findings) {
+fn bounds(
+    device: &Device,
+    space: SpaceId,
+    (buffer, fixed): (BufferId, bool),
+    bytes: ByteRange,
+    findings: &mut Findings,
+) {
     let info = device.space(space);
     if let Some(capacity) = info.capacity.known()
         && bytes.end.0 > capacity.0
@@ -83,6 +89,7 @@ fn bounds(device: &Device, space: SpaceId, buffer: BufferId, bytes: ByteRange, f
         findings.push(Severity::Fault, Kind::Outside { buffer, bytes, capacity: *capacity });
     } else if let Some(usable) = info.usable.known()
         && bytes.end.0 > usable.0
+        && !fixed
     {
         findings.push(Severity::Warning, Kind::PastUsable { buffer, bytes, usable: *usable });
     }
@@ -198,9 +205,7 @@ fn reach(program: &Program, device: &Device, id: StepId, operation: &Operation, 
                 && from != to
                 && !linked(device, *from, *to)
             {
-                // The way back exists: the description may only lack a rarely used direction.
-                let severity = if linked(device, *to, *from) { Severity::Doubt } else { Severity::Fault };
-                findings.push(severity, Kind::NoLink { step: id, from: name(*from), to: name(*to) });
+                findings.push(Severity::Fault, Kind::NoLink { step: id, from: name(*from), to: name(*to) });
             }
         }
         EngineKind::Matrix | EngineKind::Vector => {
@@ -240,14 +245,17 @@ fn moved(device: &Device, from: &BTreeSet<SpaceId>, to: &BTreeSet<SpaceId>) -> b
     matches!((from.first(), to.first()), (Some(a), Some(b)) if from.len() == 1 && to.len() == 1 && a != b && linked(device, *a, *b))
 }
 
-/// A link, or two with a cache between.
+/// A link; from or to main memory, also two with a cache between. (Two cores that both reach a cache do not move
+/// to each other: that takes a store by one and a load by the other.)
 fn linked(device: &Device, from: SpaceId, to: SpaceId) -> bool {
+    let main = |space: SpaceId| device.main_memory() == Some(space) || device.space(space).kind == SpaceKind::Dram;
     device.links_between(from, to).next().is_some()
-        || device.spaces().any(|(middle, space)| {
-            space.kind == SpaceKind::Cache
-                && device.links_between(from, middle).next().is_some()
-                && device.links_between(middle, to).next().is_some()
-        })
+        || (main(from) || main(to))
+            && device.spaces().any(|(middle, space)| {
+                space.kind == SpaceKind::Cache
+                    && device.links_between(from, middle).next().is_some()
+                    && device.links_between(middle, to).next().is_some()
+            })
 }
 
 /// Whether a copy into some on-chip space is possible.

@@ -58,6 +58,8 @@ fn position(source: &str, byte: usize) -> (u32, u32) {
 pub struct Options {
     /// Values of function arguments and dynamic sizes, by name (`--dim n=64`).
     pub dims: BTreeMap<String, i64>,
+    /// The architecture, where the file names none (`a3` when this is empty too, as in PTOAS).
+    pub architecture: Option<String>,
 }
 
 /// A `.pto` file.

@@ -190,6 +190,9 @@ pub struct Buffer {
     /// Where slot 0 starts, when the program is planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Affine>,
+    /// The address is no plan's to choose: a kernel library that the source does not show uses these bytes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fixed: bool,
     /// It is a name for bytes of another buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<Alias>,
@@ -511,7 +514,7 @@ impl Program {
     /// Whether any placed buffer has an address: the program is planned.
     #[must_use]
     pub fn is_planned(&self) -> bool {
-        self.buffers.iter().any(|buffer| buffer.role != Role::External && buffer.address.is_some())
+        self.buffers.iter().any(|buffer| buffer.role != Role::External && !buffer.fixed && buffer.address.is_some())
     }
 }
 
@@ -530,6 +533,7 @@ impl Buffer {
             layout: Layout::RowMajor,
             role: Role::Tile,
             address: None,
+            fixed: false,
             alias: None,
             line: 0,
         }

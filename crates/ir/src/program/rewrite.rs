@@ -115,7 +115,7 @@ impl Program {
         let constant = |offset: u64| Affine::constant(i64::try_from(offset).unwrap_or(i64::MAX));
         for (id, buffer) in self.buffers() {
             let (owner, delta) = self.owner(id);
-            if let Some(offset) = addresses.get(&owner).filter(|_| buffer.role != Role::External) {
+            if let Some(offset) = addresses.get(&owner).filter(|_| buffer.role != Role::External && !buffer.fixed) {
                 placed.buffers[id.index()].address = Some(constant(offset.0.saturating_add(delta)));
             }
         }
@@ -127,7 +127,7 @@ impl Program {
     pub fn unplaced(&self) -> Program {
         let mut unplaced = self.clone();
         for buffer in &mut unplaced.buffers {
-            if buffer.role != Role::External {
+            if buffer.role != Role::External && !buffer.fixed {
                 buffer.address = None;
             }
         }

@@ -101,6 +101,10 @@ pub struct CheckArgs {
     /// npumem's plan (JSON or text), dsa-solution JSON
     #[arg(required = true, value_name = "INPUT [PLAN]")]
     pub inputs: Vec<PathBuf>,
+    /// The kernel before planning, beside one planned kernel: it says which handles are one buffer, so that what the
+    /// planned file alone leaves undecided is decided
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
     #[command(flatten)]
     pub device: DeviceArgs,
     /// As for `plan`

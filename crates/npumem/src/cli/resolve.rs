@@ -1,27 +1,32 @@
 //! What the raw arguments mean: devices, capacities, dimensions, goals.
 
 use super::args::{DeviceArgs, EffortArg, GoalArg};
-use npumem::catalogue::{self, Catalogue};
+use npumem::catalogue::Catalogue;
 use npumem::ir::problem::Goal;
 use npumem::ir::{Bytes, Device, Problem};
 use npumem::{Effort, PlacementOptions};
 
 /// The device as it was named, or the default.
 pub fn device_name(args: &DeviceArgs) -> &str {
-    args.device.as_deref().unwrap_or(catalogue::DEFAULT_DEVICE)
+    args.device.as_deref().unwrap_or(npumem::catalogue::DEFAULT_DEVICE)
 }
 
 /// The device that is meant.
 pub fn device(args: &DeviceArgs) -> Result<Device, String> {
     let name = device_name(args);
     if args.devices.is_empty() {
-        return catalogue::device(name).map_err(|error| error.to_string());
+        return npumem::catalogue::device(name).map_err(|error| error.to_string());
     }
+    catalogue(args)?.resolve(name).map_err(|error| error.to_string())
+}
+
+/// Every device that is known: ours, and those of `--devices`.
+pub fn catalogue(args: &DeviceArgs) -> Result<Catalogue, String> {
     let mut known = Catalogue::built_in().map_err(|error| error.to_string())?;
     for path in &args.devices {
         known.add(path).map_err(|error| error.to_string())?;
     }
-    known.resolve(name).map_err(|error| error.to_string())
+    Ok(known)
 }
 
 /// `--capacity`: a size for every space, or for one by name.

@@ -26,7 +26,7 @@ use npumem_ir::problem::{
     Access as UseKind, Buffer, BufferKind, Goal, LiveRange, Location, Problem, ReusePenalty, Use,
 };
 use npumem_ir::program::{Access, Program, ProgramError, Role, Root, Step, Structure};
-use npumem_ir::{BufferId, Bytes, Device, HandleId, Offset, SpaceId, Step as Time, StepRange};
+use npumem_ir::{BufferId, ByteRange, Bytes, Device, HandleId, Offset, SpaceId, Step as Time, StepRange};
 use std::collections::BTreeMap;
 
 /// A program's placement problem.
@@ -184,6 +184,8 @@ fn ranges(
             Role::External => out[index].clear(),
             // The other core writes whenever it likes.
             Role::Queue => out[index] = vec![whole],
+            // Nobody else is given what a library takes whenever it likes.
+            _ if buffer.fixed && !out[index].is_empty() => out[index] = vec![whole],
             Role::Tile | Role::Workspace => {}
         }
         if buffer.alias.is_some() {
@@ -230,9 +232,12 @@ pub fn problem(program: &Program, device: &Device) -> Result<Liveness, LivenessE
             .collect();
         entry.alignment = buffer.alignment;
         entry.kind = if buffer.role == Role::Workspace { BufferKind::Workspace } else { BufferKind::Activation };
-        if buffer.role == Role::Queue {
+        if buffer.role == Role::Queue || buffer.fixed {
             let fixed = buffer.address.as_ref().and_then(|a| u64::try_from(a.as_constant()?).ok());
             entry.pin = fixed.map(|offset| Location { space, offset: Offset(offset) });
+            if let Some(offset) = fixed.filter(|_| buffer.fixed) {
+                reach(&mut liveness.problem.spaces[space.index()], offset, size);
+            }
         }
         index_of[id.index()] = Some(BufferId::new(liveness.buffers.len()));
         liveness.buffers.push(id);
@@ -241,6 +246,18 @@ pub fn problem(program: &Program, device: &Device) -> Result<Liveness, LivenessE
     add_uses(program, &targets, &index_of, &mut liveness.problem);
     add_penalties(program, &targets, &mut liveness);
     Ok(liveness)
+}
+
+/// A library's own bytes may lie past what it leaves to kernels: the space reaches there, and what lies between
+/// stays nobody's.
+fn reach(space: &mut npumem_ir::problem::Space, offset: u64, size: Bytes) {
+    let end = offset.saturating_add(size.0);
+    if let Some(usable) = space.capacity.filter(|usable| usable.0 < end) {
+        space.capacity = Some(Bytes(end));
+        if usable.0 < offset {
+            space.reserved.push(ByteRange { start: Offset(usable.0), end: Offset(offset) });
+        }
+    }
 }
 
 fn unknown_space(program: &Program, device: &Device, id: BufferId) -> LivenessError {

@@ -10,6 +10,7 @@ mod memory;
 mod operations;
 mod queues;
 mod regions;
+mod scratch;
 mod sync;
 
 use super::parse::{Item, RawOp, parse};
@@ -41,6 +42,7 @@ pub(super) fn lower(source: &str, options: &Options) -> Result<Module, PtoError>
     for root in roots(&functions) {
         let mut lowering = Lowering::new(source, &items, &functions, options, root);
         lowering.builder.program_mut().target = module.target.clone();
+        lowering.architecture = module.target.clone().or_else(|| options.architecture.clone());
         lowering.function(root)?;
         for (at, name) in lowering.unknown {
             if unknown.insert(at) {
@@ -91,6 +93,10 @@ struct Lowering<'s, 'i> {
     scalar_names: BTreeSet<String>,
     handle_names: BTreeSet<String>,
     queues: Vec<Queue>,
+    /// What the library is for: the file's target, else the caller's.
+    architecture: Option<String>,
+    /// The library's own scratch, once an operation uses it.
+    hidden: Option<BufferId>,
     unknown: Vec<(usize, &'s str)>,
     notes: Vec<String>,
 }
@@ -116,6 +122,8 @@ impl<'s, 'i> Lowering<'s, 'i> {
             scalar_names: BTreeSet::new(),
             handle_names: BTreeSet::new(),
             queues: Vec::new(),
+            architecture: None,
+            hidden: None,
             unknown: Vec::new(),
             notes: Vec::new(),
         }

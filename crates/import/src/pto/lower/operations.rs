@@ -165,11 +165,16 @@ impl<'s> Lowering<'s, '_> {
             return Ok(());
         };
         let scratch = if ins.len() >= least { read.pop() } else { None };
+        let hidden = if scratch.is_none() { self.hidden_scratch(short, &read, &written) } else { None };
         operation.reads = read.iter().map(access).collect();
         // Only part of a tile is written: what stays is read by nobody here, and is not written either.
         operation.writes = written.iter().map(access).collect();
         if let Some(scratch) = scratch {
             operation.writes.push(access(&scratch));
+            operation.attributes.insert("scratch".into(), "last write".into());
+        }
+        if let Some(hidden) = hidden {
+            operation.writes.push(hidden);
             operation.attributes.insert("scratch".into(), "last write".into());
         }
         if matches!(short, "tinsert" | "tinsert_fp" | "tscatter" | "mscatter") {

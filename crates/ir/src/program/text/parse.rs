@@ -179,6 +179,7 @@ impl Reader {
         } else if cursor.eat_word("queue") {
             buffer.role = Role::Queue;
         }
+        buffer.fixed = cursor.eat_word("fixed");
         if cursor.eat_word("line") {
             buffer.line = cursor.line_number()?;
         }

@@ -83,6 +83,9 @@ fn print_buffer(out: &mut String, program: &Program, buffer: &Buffer) {
         Role::Queue => out.push_str(" queue"),
         Role::Tile | Role::External => {}
     }
+    if buffer.fixed {
+        out.push_str(" fixed");
+    }
     if buffer.line != 0 {
         let _ = write!(out, " line {}", buffer.line);
     }

@@ -44,9 +44,15 @@ fn is_kernel(path: &Path) -> bool {
 /// The device that was named; without a name, the kernel's own target, then the default.
 pub fn device(args: &DeviceArgs, target: Option<&str>) -> Result<Device, String> {
     if args.device.is_none()
-        && let Some(device) = target.and_then(kernel::target_device)
+        && let Some(target) = target
     {
-        return Ok(device);
+        // Devices of the caller's own come first, under the name that the kernel itself uses or under ours.
+        let known = resolve::catalogue(args)?;
+        for name in [target.to_owned(), kernel::target_name(target)] {
+            if let Ok(device) = known.resolve(&name) {
+                return Ok(device);
+            }
+        }
     }
     resolve::device(args)
 }
@@ -56,6 +62,9 @@ pub fn run(args: &CheckArgs, color: Color) -> Outcome {
     let (files, plan) = inputs(&args.inputs)?;
     let dims = dims(&args.dim)?;
     let (mut checked, mut errors) = (Vec::new(), Vec::new());
+    if args.against.is_some() && (files.len() != 1 || plan.is_some()) {
+        return Err("--against: expected one planned kernel, and no plan beside it".into());
+    }
     for path in &files {
         if let Err(error) = check_file(args, path, plan.as_deref(), &dims, &mut checked) {
             errors.push((path.clone(), error));
@@ -118,13 +127,35 @@ fn folder(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
             // A link to a folder may lead in a circle.
             if entry.is_dir() && !entry.is_symlink() && depth < MAX_DEPTH {
                 pending.push((entry, depth + 1));
-            } else if entry.extension().is_some_and(|ending| ending == "pto") {
+            } else if entry.extension().is_some_and(|ending| ending == "pto" || ending == "npumem") {
                 files.push(entry);
             }
         }
     }
     files[first..].sort();
     Ok(())
+}
+
+/// An error with the file, and line and column where it has them.
+fn placed(path: &Path, error: &kernel::KernelError) -> String {
+    match error {
+        kernel::KernelError::Pto(e) => format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.problem),
+        kernel::KernelError::Text(e) => format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.problem),
+        _ => format!("{}: {error}", path.display()),
+    }
+}
+
+/// The kernel before planning that goes with this planned one: the only one, or the one of its name.
+fn before_planning<'f>(
+    file: &'f kernel::KernelFile,
+    path: &Path,
+    planned: &Program,
+    alone: bool,
+) -> Result<&'f Program, String> {
+    let of_name = file.kernels.iter().find(|kernel| kernel.program.name == planned.name);
+    let only = file.kernels.first().filter(|_| alone && file.kernels.len() == 1);
+    let found = of_name.or(only).map(|kernel| &kernel.program);
+    found.ok_or_else(|| format!("{}: there is no kernel '{}' in it", path.display(), planned.name))
 }
 
 fn check_file(
@@ -135,11 +166,7 @@ fn check_file(
     checked: &mut Vec<Checked>,
 ) -> Result<(), String> {
     let opened = npumem::open::open(path).map_err(|error| error.to_string())?;
-    let place = |error: kernel::KernelError| match &error {
-        kernel::KernelError::Pto(e) => format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.problem),
-        kernel::KernelError::Text(e) => format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.problem),
-        _ => format!("{}: {error}", path.display()),
-    };
+    let place = |error: kernel::KernelError| placed(path, &error);
     let file = kernel::read(&opened.text(), dims).map_err(place)?;
     let device = device(&args.device, file.target.as_deref())?;
     let plans = plan.map(read_plans).transpose()?;
@@ -148,12 +175,24 @@ fn check_file(
     {
         return Err(format!("{}: {} kernels, but the plan has {}", path.display(), file.kernels.len(), plans.len()));
     }
+    let before = match &args.against {
+        Some(path) => {
+            let opened = npumem::open::open(path).map_err(|error| error.to_string())?;
+            Some((path, kernel::read(&opened.text(), dims).map_err(|error| placed(path, &error))?))
+        }
+        None => None,
+    };
     for (index, one) in file.kernels.iter().enumerate() {
-        let program = match &plans {
-            Some(plans) => kernel::with_plan(&one.program, &plans[index]).map_err(place)?,
-            None => one.program.clone(),
+        let program = match (&plans, &before) {
+            (Some(plans), _) => kernel::with_plan(&one.program, &plans[index]).map_err(place)?,
+            (None, Some((path, before))) => {
+                let unplanned = before_planning(before, path, &one.program, file.kernels.len() == 1)?;
+                kernel::with_addresses_of(unplanned, &one.program).map_err(place)?
+            }
+            (None, None) => one.program.clone(),
         };
-        let verdict = kernel::check(&program, &device, plans.is_some()).map_err(place)?;
+        let separate = plans.is_some() || before.is_some();
+        let verdict = kernel::check(&program, &device, separate).map_err(place)?;
         checked.push(Checked { path: path.to_path_buf(), program, device: device.name.clone(), verdict });
     }
     Ok(())

@@ -4,6 +4,7 @@ use super::dims;
 use crate::cli::args::PlanArgs;
 use crate::cli::output::{self, Color};
 use crate::cli::{Answer, Outcome, interrupt, resolve};
+use npumem::ir::program::Role;
 use npumem::kernel::{self, KernelPlan};
 use npumem::plan::Fit;
 use npumem::report::{html, text};
@@ -81,7 +82,13 @@ fn buffers(plan: &KernelPlan) -> String {
     for (space, offset, buffer) in rows {
         let size = buffer.total_bytes().unwrap_or(0);
         let slots = if buffer.slots == 1 { String::new() } else { format!("  {} slots", buffer.slots) };
-        let _ = writeln!(out, "  {space:<8} [{offset:>7}, {:>7})  {}{slots}", offset + size, buffer.name);
+        let kind = match (buffer.fixed, buffer.role) {
+            (true, _) => "  hidden: bytes that the kernel library takes",
+            (_, Role::Workspace) => "  workspace",
+            (_, Role::Queue) => "  queue",
+            _ => "",
+        };
+        let _ = writeln!(out, "  {space:<8} [{offset:>7}, {:>7})  {}{slots}{kind}", offset + size, buffer.name);
     }
     out
 }
