@@ -141,7 +141,7 @@ fn errors_say_where_and_what_was_expected() {
 #[test]
 fn a_dimension_is_bound_and_an_unknown_operation_is_conservative() {
     let text = "func.func @k(%n: index, %p: memref<64xf32>) {\n  %a = memref.alloc(%n) : memref<?x4xf32, #pto.address_space<vec>>\n  pto.tload ins(%p : memref<64xf32>) outs(%a : memref<?x4xf32, #pto.address_space<vec>>)\n  pto.tmagic ins(%p : memref<64xf32>) outs(%a : memref<?x4xf32, #pto.address_space<vec>>)\n  other.thing %a : memref<?x4xf32, #pto.address_space<vec>>\n  return\n}";
-    let module = read(text, &Options { dims: [("n".to_owned(), 16)].into() }).unwrap();
+    let module = read(text, &Options { dims: [("n".to_owned(), 16)].into(), ..Options::default() }).unwrap();
     assert_eq!(module.programs[0].program.buffers[1].bytes, Some(256));
     let names: Vec<_> = module.unknown.iter().map(|u| (u.name.as_str(), u.line, u.column)).collect();
     assert_eq!(names, [("pto.tmagic", 4, 3), ("other.thing", 5, 3)]);
