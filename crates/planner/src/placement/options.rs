@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub enum Effort {
     /// Greedy orders only: at most twenty times the counted work of one first fit.
     Fast,
-    /// Also exact search and local search within a budget of counted work: most inputs end in a second, the hardest in half a minute.
+    /// Also exact search and local search within a budget of counted work: most inputs end in a second, the hardest in ten.
     #[default]
     Normal,
     /// The same methods with sixty times the budget.
@@ -36,8 +36,8 @@ impl Effort {
     pub const fn budget(self) -> u64 {
         match self {
             Effort::Fast => 20_000_000,
-            Effort::Normal => 2_500_000_000,
-            Effort::Thorough => 150_000_000_000,
+            Effort::Normal => 2_000_000_000,
+            Effort::Thorough => 120_000_000_000,
         }
     }
 }

@@ -8,8 +8,8 @@ impl Run<'_, '_> {
         out.clear();
         let floor = self.state.floor(t);
         let sections = self.search.sections;
-        self.search.work += sections.members[t].len() as u64 / 4;
-        for &i in &sections.members[t] {
+        self.search.work += self.live.members(t).len() as u64 / 4;
+        for &i in self.live.members(t) {
             if self.state.limit(i as usize) != floor {
                 continue;
             }
@@ -28,7 +28,14 @@ impl Run<'_, '_> {
         if latest <= floor {
             return false;
         }
-        let members = &self.search.sections.members[t];
+        // What allowed it last time mostly still does.
+        if let Some((i, j)) = self.witness[t]
+            && self.state.limit(i as usize) == floor
+            && self.state.limit(j as usize) + self.search.sizes[j as usize] <= latest
+        {
+            return true;
+        }
+        let members = self.live.members(t);
         self.search.work += members.len() as u64 / 4;
         let limits = &self.state.cells[..self.state.n];
         if members.iter().any(|&i| floor < limits[i as usize] && limits[i as usize] <= latest) {

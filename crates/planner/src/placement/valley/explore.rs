@@ -34,6 +34,7 @@ impl Run<'_, '_> {
         while self.placed.len() > placed {
             if let Some(i) = self.placed.pop() {
                 self.offsets[i as usize] = WAITING;
+                self.live.restore(&self.search.sections.of[i as usize]);
                 self.waiting += 1;
             }
         }
@@ -96,13 +97,14 @@ impl Run<'_, '_> {
                 return Found::Placed(self.offsets.clone());
             }
             if outcome == Some(false) {
+                self.fails += 1;
                 // The part at hand failed: back to its own last choice, or to the one before it was split off.
                 if self.frames.last().is_none_or(|f| f.part != self.part) {
                     let base = self.parts[self.part].base;
                     self.frames.truncate(base);
                 }
             }
-            if self.search.nodes >= cut || self.search.work >= end {
+            if self.fails >= cut || self.search.work >= end {
                 return Found::Unknown;
             }
             if self.search.nodes.is_multiple_of(256) && is_set(cancel) {
@@ -139,10 +141,6 @@ impl Run<'_, '_> {
     /// Candidates including the twins that have no branch of their own.
     pub(super) fn all_candidates(&self, t: usize) -> Vec<u32> {
         let floor = self.state.floor(t);
-        self.search.sections.members[t]
-            .iter()
-            .copied()
-            .filter(|&i| self.offsets[i as usize] == WAITING && self.state.limit(i as usize) == floor)
-            .collect()
+        self.live.members(t).iter().copied().filter(|&i| self.state.limit(i as usize) == floor).collect()
     }
 }

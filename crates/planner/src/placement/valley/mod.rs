@@ -24,6 +24,7 @@
 
 mod branch;
 mod explore;
+mod live;
 mod parts;
 mod propagate;
 mod state;
@@ -44,6 +45,9 @@ pub(crate) enum Found {
     /// The work ran out, or someone asked to stop.
     Unknown,
 }
+
+/// Dead ends before the first restart.
+const FIRST_RESTART: u64 = 100;
 
 /// The part of a problem that does not change between searches at different capacities.
 pub(crate) struct Search<'a> {
@@ -133,25 +137,23 @@ impl<'a> Search<'a> {
         };
         let end = run.search.work.saturating_add(limit);
         let root = run.state.cells.clone();
-        let (root_offsets, root_waiting) = (run.offsets.clone(), run.waiting);
         let mut restart = 0u64;
-        let mut nodes = 500u64;
+        let mut patience = FIRST_RESTART;
         loop {
             run.restart = restart;
             run.rank_items(restart, seed);
-            let cut = if run.search.switches.restarts { run.search.nodes + nodes } else { u64::MAX };
+            let cut = if run.search.switches.restarts { run.fails + patience } else { u64::MAX };
             match run.explore(cut, end, cancel) {
                 Found::Unknown if run.search.work < end && !is_set(cancel) => {}
                 done => return done,
             }
             run.state.cells.copy_from_slice(&root);
-            run.offsets.copy_from_slice(&root_offsets);
-            run.waiting = root_waiting;
-            run.placed.clear();
+            run.undo_to(0);
             run.frames.clear();
             run.open();
             restart += 1;
-            nodes += nodes / 20;
+            patience += patience / 20;
+            run.forget();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Independent parts: where nothing that waits connects two sets of sections, each is solved by itself.
 
-use super::state::{NO_PART, Part, Run, WAITING};
+use super::state::{NO_PART, Part, Run};
 
 impl Run<'_, '_> {
     /// One part with every section.
@@ -91,9 +91,9 @@ impl Run<'_, '_> {
             while let Some(u) = stack.pop() {
                 found.push(u);
                 weight = f64::max(weight, self.weights[u as usize]);
-                self.search.work += sections.members[u as usize].len() as u64 / 4;
-                for &i in &sections.members[u as usize] {
-                    if self.offsets[i as usize] != WAITING || self.visited[i as usize] == self.stamp {
+                self.search.work += self.live.members(u as usize).len() as u64 / 4;
+                for &i in self.live.members(u as usize) {
+                    if self.visited[i as usize] == self.stamp {
                         continue;
                     }
                     self.visited[i as usize] = self.stamp;

@@ -1,7 +1,7 @@
 //! What follows from a choice: limits rise, floors are lifted, holes are judged.
 
 use super::super::instance::UNLIMITED;
-use super::state::{Run, WAITING};
+use super::state::Run;
 
 impl Run<'_, '_> {
     pub(super) fn mark(&mut self, t: usize) {
@@ -76,8 +76,7 @@ impl Run<'_, '_> {
     }
 
     pub(super) fn lift_one(&mut self, t: usize) -> bool {
-        let sections = self.search.sections;
-        let members = &sections.members[t];
+        let members = self.live.members(t);
         self.search.work += members.len() as u64 / 4 + 1;
         // The limit of a placed item is UNLIMITED.
         let limits = &self.state.cells[..self.state.n];
@@ -113,11 +112,7 @@ impl Run<'_, '_> {
 
     /// Waiting sizes plus fixed bytes at or above `low`.
     pub(super) fn fixed_above(&self, t: usize, low: i64) -> i64 {
-        let waiting: i64 = self.search.sections.members[t]
-            .iter()
-            .filter(|&&i| self.offsets[i as usize] == WAITING)
-            .map(|&i| self.search.sizes[i as usize])
-            .sum();
+        let waiting: i64 = self.live.members(t).iter().map(|&i| self.search.sizes[i as usize]).sum();
         let fixed: i64 = self.search.blocks[t].iter().map(|b| (b.1.min(self.capacity) - b.0.max(low)).max(0)).sum();
         waiting + fixed
     }
@@ -126,15 +121,15 @@ impl Run<'_, '_> {
     pub(super) fn holes_are_full(&mut self, t: usize, low: i64) -> bool {
         let sections = self.search.sections;
         let room = low - self.state.top(t);
-        for &i in &sections.members[t] {
+        for &i in self.live.members(t) {
             let i = i as usize;
             let size = self.search.sizes[i];
-            if size > room || self.offsets[i] != WAITING {
+            if size > room {
                 continue;
             }
-            self.search.work += sections.of[i].len() as u64;
             let (mut base, mut roof) = (0, UNLIMITED);
             for &u in &sections.of[i] {
+                self.search.work += 1;
                 base = base.max(self.state.top(u as usize));
                 roof = roof.min(self.state.floor(u as usize));
                 if base + size > roof {
@@ -164,6 +159,7 @@ impl Run<'_, '_> {
         self.state.cells[i] = UNLIMITED;
         self.placed.push(i as u32);
         self.waiting -= 1;
+        self.live.remove(i, &sections.of[i]);
         let top = at + size;
         let of = &sections.of[i];
         let fresh = if self.search.instance.plain { of[0]..of[of.len() - 1] + 1 } else { 0..0 };
@@ -197,7 +193,7 @@ impl Run<'_, '_> {
         let sections = self.search.sections;
         let floor = self.state.floor(t);
         let mut first = UNLIMITED;
-        for &i in &sections.members[t] {
+        for &i in self.live.members(t) {
             let i = i as usize;
             self.inside[i] = true;
             if self.state.limit(i) > floor {
@@ -205,20 +201,27 @@ impl Run<'_, '_> {
             }
         }
         self.outside.clear();
-        self.search.work += sections.members[t].len() as u64;
+        self.search.work += self.live.members(t).len() as u64 / 2;
         for &i in candidates {
             if first <= enough {
                 break;
             }
             let i = i as usize;
             let mut next = UNLIMITED;
-            self.search.work += sections.conflicts[i].len() as u64;
-            for &j in &sections.conflicts[i] {
-                let j = j as usize;
-                if !self.inside[j] {
-                    next = next.min(self.state.limit(j) + self.search.sizes[j]);
+            let conflicts = &sections.conflicts[i];
+            let mut looked = conflicts.len();
+            for (k, &j) in conflicts.iter().enumerate() {
+                let end = self.search.sizes[j as usize] + self.state.limit(j as usize);
+                if end < next && !self.inside[j as usize] {
+                    next = end;
+                    if end <= enough {
+                        self.witness[t] = Some((i as u32, j));
+                        looked = k;
+                        break;
+                    }
                 }
             }
+            self.search.work += looked as u64 / 2;
             if self.search.has_blocks {
                 for &u in &sections.of[i] {
                     for &(_, high) in &self.search.blocks[u as usize] {
@@ -231,7 +234,7 @@ impl Run<'_, '_> {
             self.outside.push(next);
             first = first.min(next);
         }
-        for &i in &sections.members[t] {
+        for &i in self.live.members(t) {
             self.inside[i as usize] = false;
         }
         first
@@ -242,12 +245,7 @@ impl Run<'_, '_> {
     pub(super) fn skip(&mut self, t: usize, candidates: &[u32]) -> bool {
         let floor = self.state.floor(t);
         let first = self.next_start(t, candidates, i64::MIN);
-        let smallest = self.search.sections.members[t]
-            .iter()
-            .filter(|&&i| self.offsets[i as usize] == WAITING)
-            .map(|&i| self.search.sizes[i as usize])
-            .min()
-            .unwrap_or(0);
+        let smallest = self.live.members(t).iter().map(|&i| self.search.sizes[i as usize]).min().unwrap_or(0);
         for (k, &candidate) in candidates.iter().enumerate() {
             let next = self.outside[k].min(first.saturating_add(smallest)).min(UNLIMITED);
             if !self.raise(candidate as usize, next.max(floor + 1), 0..0) {

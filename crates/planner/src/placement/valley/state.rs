@@ -2,6 +2,7 @@
 
 use super::super::instance::UNLIMITED;
 use super::Search;
+use super::live::Live;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -69,6 +70,7 @@ pub(super) struct Run<'b, 'a> {
     pub(super) offsets: Vec<i64>,
     pub(super) placed: Vec<u32>,
     pub(super) waiting: usize,
+    pub(super) live: Live,
     pub(super) dirty: Vec<u32>,
     pub(super) is_dirty: Vec<bool>,
     pub(super) weights: Vec<f64>,
@@ -85,9 +87,13 @@ pub(super) struct Run<'b, 'a> {
     /// Scratch: lowest supports of the candidates at hand.
     pub(super) outside: Vec<i64>,
     pub(super) scratch: Vec<u32>,
+    /// By section, a candidate and what it could rest on outside: a look there often answers for the gap.
+    pub(super) witness: Vec<Option<(u32, u32)>>,
     pub(super) visited: Vec<u32>,
     pub(super) stamp: u32,
     pub(super) restart: u64,
+    /// Dead ends so far.
+    pub(super) fails: u64,
 }
 pub(super) const WAITING: i64 = -1;
 /// Failed states remembered at most.
@@ -102,6 +108,7 @@ impl<'b, 'a> Run<'b, 'a> {
             offsets: vec![WAITING; n],
             placed: Vec::with_capacity(n),
             waiting: n,
+            live: Live::new(search.sections),
             dirty: Vec::new(),
             is_dirty: vec![false; s],
             weights: vec![1.0; s],
@@ -115,9 +122,11 @@ impl<'b, 'a> Run<'b, 'a> {
             inside: vec![false; n],
             outside: Vec::new(),
             scratch: Vec::new(),
+            witness: vec![None; s],
             visited: vec![0; n],
             stamp: 1,
             restart: 0,
+            fails: 0,
             search,
         };
         for i in 0..n {
@@ -128,6 +137,7 @@ impl<'b, 'a> Run<'b, 'a> {
                 run.offsets[i] = pin;
                 run.state.cells[i] = UNLIMITED;
                 run.waiting -= 1;
+                run.live.remove(i, &run.search.sections.of[i]);
             }
         }
         for i in 0..n {
@@ -140,14 +150,11 @@ impl<'b, 'a> Run<'b, 'a> {
             }
         }
         for t in 0..s {
-            let members = &run.search.sections.members[t];
-            let rest = members.iter().filter(|&&i| run.offsets[i as usize] == WAITING);
-            let rest: i64 = rest.map(|&i| run.search.sizes[i as usize]).sum();
+            let members = run.live.members(t);
+            let rest: i64 = members.iter().map(|&i| run.search.sizes[i as usize]).sum();
             let fixed: i64 = run.search.blocks[t].iter().map(|b| (b.1.min(capacity) - b.0).max(0)).sum();
             *run.state.rest(t) = rest + fixed;
-            let bridging = members.iter().filter(|&&i| {
-                run.offsets[i as usize] == WAITING && run.search.sections.of[i as usize].last() != Some(&(t as u32))
-            });
+            let bridging = members.iter().filter(|&&i| run.search.sections.of[i as usize].last() != Some(&(t as u32)));
             let bridging = bridging.count() as i64;
             *run.state.bridges(t) = bridging;
             run.mark(t);
@@ -157,6 +164,13 @@ impl<'b, 'a> Run<'b, 'a> {
         }
         run.open();
         Ok(run)
+    }
+
+    /// Lets old failures of the sections count for less.
+    pub(super) fn forget(&mut self) {
+        for w in &mut self.weights {
+            *w = 1.0 + (*w - 1.0) * 0.7;
+        }
     }
 
     /// Order of trying candidates: a measure that changes with the restart, with some noise.
@@ -170,12 +184,9 @@ impl<'b, 'a> Run<'b, 'a> {
             let noise = if restart == 0 { 1.0 } else { 0.85 + 0.3 * ((x >> 11) as f64 / (1u64 << 53) as f64) };
             let size = self.search.sizes[i] as f64;
             let width = self.search.sections.of[i].len() as f64;
-            let value = match [2, 0, 1, 3][restart as usize % 4] {
-                0 => width * 1e3 + size / (1.0 + self.capacity as f64),
-                1 => size * width,
-                2 => size,
-                _ => width * width * size,
-            };
+            // Widest first does best by far; every fourth restart tries another taste.
+            let value =
+                if restart.is_multiple_of(4) { size } else { width * 1e3 + size / (1.0 + self.capacity as f64) };
             self.rank[i] = value * noise;
         }
     }
