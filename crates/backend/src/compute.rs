@@ -165,6 +165,8 @@ pub enum Kernel<P = Place> {
         to: Operand<P>,
         /// The seed.
         seed: u32,
+        /// The position of the first element in the pattern.
+        first: u64,
     },
 }
 
@@ -189,7 +191,7 @@ impl<P: Copy> Kernel<P> {
             |from: Operand<P>| Ok(Operand { place: place(from.place)?, count: from.count, element: from.element });
         Ok(match *self {
             Self::Mix { from, to, accumulate } => Kernel::Mix { from: operand(from)?, to: operand(to)?, accumulate },
-            Self::Pattern { to, seed } => Kernel::Pattern { to: operand(to)?, seed },
+            Self::Pattern { to, seed, first } => Kernel::Pattern { to: operand(to)?, seed, first },
             Self::Copy { from, to, bytes } => Kernel::Copy { from: place(from)?, to: place(to)?, bytes },
             Self::Add { left, right, to, count, fold } => {
                 Kernel::Add { left: place(left)?, right: place(right)?, to: place(to)?, count, fold }

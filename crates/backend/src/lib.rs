@@ -12,6 +12,7 @@ pub mod backend;
 pub mod compute;
 pub mod conformance;
 pub mod cuda;
+pub mod executor;
 pub mod faulty;
 pub mod host;
 pub mod memory;

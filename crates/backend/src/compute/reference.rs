@@ -113,11 +113,12 @@ pub fn mix_into(from: (&[u8], Element, u64), to: (&mut [u8], Element, u64), accu
 }
 
 /// A pattern into bytes.
-pub fn pattern_into(to: &mut [u8], kind: Element, count: u64, seed: u32) {
+pub fn pattern_into(to: &mut [u8], kind: Element, count: u64, seed: u32, first: u64) {
     for index in 0..count {
+        let value = pattern(seed, first.wrapping_add(index));
         match kind {
-            Element::Byte => put(to, kind, index, pattern(seed, index) as i32),
-            Element::F32 => put(to, kind, index, (pattern(seed, index) % 9) as i32 - 4),
+            Element::Byte => put(to, kind, index, value as i32),
+            Element::F32 => put(to, kind, index, (value % 9) as i32 - 4),
         }
     }
 }

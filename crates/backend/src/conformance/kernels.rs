@@ -138,12 +138,12 @@ fn mixes(backend: &mut dyn Compute, region: RegionId) -> Result<(), String> {
         for (read, count) in [(100, 100), (7, 100), (100, 7), (0, 10)] {
             let source = Operand { place: at(0), count: read, element: from };
             let target = Operand { place: at(4096), count, element: to };
-            ok(backend.launch(&Kernel::Pattern { to: source, seed: 9 }))?;
-            ok(backend.launch(&Kernel::Pattern { to: target, seed: 10 }))?;
+            ok(backend.launch(&Kernel::Pattern { to: source, seed: 9, first: 0 }))?;
+            ok(backend.launch(&Kernel::Pattern { to: target, seed: 10, first: 70_000 }))?;
             let mut source_bytes = vec![0; (read * from.bytes()) as usize];
             let mut wanted = vec![0; (count * to.bytes()) as usize];
-            reference::pattern_into(&mut source_bytes, from, read, 9);
-            reference::pattern_into(&mut wanted, to, count, 10);
+            reference::pattern_into(&mut source_bytes, from, read, 9, 0);
+            reference::pattern_into(&mut wanted, to, count, 10, 70_000);
             expect(backend, at(0), &source_bytes, "a pattern")?;
             for accumulate in [true, false] {
                 ok(backend.launch(&Kernel::Mix { from: source, to: target, accumulate }))?;
@@ -196,11 +196,11 @@ fn queues(backend: &mut dyn Compute, region: RegionId) -> Result<(), String> {
     const WORDS: u64 = 1 << 16;
     let at = |offset| Place { region, offset };
     let mut wanted = vec![0; WORDS as usize * 4];
-    reference::pattern_into(&mut wanted, Element::F32, WORDS, 3);
+    reference::pattern_into(&mut wanted, Element::F32, WORDS, 3, 0);
     ok(backend.finish())?;
     let _ = ok(backend.take_spans())?;
     let place = |slot: u64| Operand { place: at(slot * WORDS * 4), count: WORDS, element: Element::F32 };
-    ok(backend.launch(&Kernel::Pattern { to: place(0), seed: 3 }))?;
+    ok(backend.launch(&Kernel::Pattern { to: place(0), seed: 3, first: 0 }))?;
     let mut sum = wanted.clone();
     for round in 0..40_u64 {
         // The copy must wait for the kernel before it, and the kernel after it for the copy; slots come round.

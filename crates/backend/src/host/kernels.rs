@@ -29,9 +29,9 @@ pub(super) unsafe fn run(kernel: &Kernel<usize>) {
                 convolution(floats(input, read), floats(weights, windows), floats_mut(to, written), &shape, fold);
             }
             Kernel::Mix { from, to, accumulate } => mix_all(&from, &to, accumulate),
-            Kernel::Pattern { to, seed } => {
+            Kernel::Pattern { to, seed, first } => {
                 for index in 0..to.count {
-                    let value = pattern(seed, index);
+                    let value = pattern(seed, first.wrapping_add(index));
                     match to.element {
                         Element::Byte => put(&to, index, value as i32),
                         Element::F32 => put(&to, index, (value % 9) as i32 - 4),

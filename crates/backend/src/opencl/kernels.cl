@@ -110,10 +110,11 @@ __kernel void mix_elements(__global uchar *from, ulong from_offset, ulong from_c
     put(to, to_offset, to_float, index, (int)(read * 5 + old * 3 + (uint)(index % 13)));
 }
 
-__kernel void pattern(__global uchar *to, ulong to_offset, ulong count, int to_float, uint seed) {
+__kernel void pattern(__global uchar *to, ulong to_offset, ulong count, int to_float, uint seed, ulong first) {
     ulong index = get_global_id(0);
     if (index >= count) return;
-    uint mixed = (((uint)index ^ (uint)(index >> 32)) * 0x9e3779b1u) ^ (seed * 0x85ebca77u);
+    ulong position = first + index;
+    uint mixed = (((uint)position ^ (uint)(position >> 32)) * 0x9e3779b1u) ^ (seed * 0x85ebca77u);
     uint value = ((mixed ^ (mixed >> 15)) * 0x2c1b3c6du) >> 16;
     put(to, to_offset, to_float, index, to_float ? (int)(value % 9) - 4 : (int)value);
 }

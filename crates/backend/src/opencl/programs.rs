@@ -92,8 +92,8 @@ impl Programs {
                 let set = set.spot(to.place).put(to.count).put(is_float(&to)).put(i32::from(accumulate));
                 (set, [to.count, 1])
             }
-            Kernel::Pattern { to, seed } => {
-                (start(5).spot(to.place).put(to.count).put(is_float(&to)).put(seed), [to.count, 1])
+            Kernel::Pattern { to, seed, first } => {
+                (start(5).spot(to.place).put(to.count).put(is_float(&to)).put(seed).put(first), [to.count, 1])
             }
         };
         set.outcome?;
