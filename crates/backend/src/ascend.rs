@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 use crate::backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
-use crate::vmm::{Address, Driver, Event, Library, Vmm, forward_backend, functions};
+use crate::vmm::{Address, Driver, Event, Library, Vmm, forward_backend, forward_compute, functions};
 use npumem_ir::{Bytes, SpaceId};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
@@ -112,6 +112,7 @@ impl Ascend {
 }
 
 forward_backend!(Ascend, device);
+forward_compute!(Ascend, device);
 
 fn pointer(address: Address) -> *mut c_void {
     address as *mut c_void

@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 use crate::backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
-use crate::vmm::{Address, Driver, Event, Library, Vmm, forward_backend, functions};
+use crate::vmm::{Address, Driver, Event, Library, Vmm, forward_backend, forward_compute, functions};
 use npumem_ir::{Bytes, SpaceId};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::Path;
@@ -119,6 +119,7 @@ impl Cuda {
 }
 
 forward_backend!(Cuda, device);
+forward_compute!(Cuda, device);
 
 impl CudaDriver {
     fn start(&mut self, device: u32) -> Result<(u64, u64, u64), BackendError> {

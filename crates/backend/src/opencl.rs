@@ -11,8 +11,8 @@
 #![allow(unsafe_code)]
 
 use crate::backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
-use crate::compute::{Compute, Kernel, Launch, Span, Spans};
-use crate::vmm::{Address, Driver, Event, Library, Vmm, forward_backend};
+use crate::compute::{Kernel, Span};
+use crate::vmm::{Address, Driver, Event, Library, Vmm, forward_backend, forward_compute};
 use calls::{Calls, Object, check};
 use npumem_ir::{Bytes, SpaceId};
 use programs::Programs;
@@ -129,18 +129,7 @@ impl OpenCl {
 }
 
 forward_backend!(OpenCl, device);
-
-impl Compute for OpenCl {
-    fn launch(&mut self, kernel: &Kernel) -> Result<Launch, BackendError> {
-        self.device.launch(kernel)
-    }
-    fn finish(&mut self) -> Result<(), BackendError> {
-        self.device.finish()
-    }
-    fn take_spans(&mut self) -> Result<Spans, BackendError> {
-        self.device.take_spans()
-    }
-}
+forward_compute!(OpenCl, device);
 
 /// The device of a number, counted over the platforms in the loader's order, and its platform.
 fn find(calls: &Calls, wanted: u32) -> Result<(Object, Object), BackendError> {

@@ -487,3 +487,24 @@ macro_rules! forward_backend {
     };
 }
 pub(crate) use forward_backend;
+
+/// Hands every call of [`Compute`] to a field.
+macro_rules! forward_compute {
+    ($type:ty, $field:ident) => {
+        impl $crate::compute::Compute for $type {
+            fn launch(
+                &mut self,
+                kernel: &$crate::compute::Kernel,
+            ) -> Result<$crate::compute::Launch, $crate::backend::BackendError> {
+                self.$field.launch(kernel)
+            }
+            fn finish(&mut self) -> Result<(), $crate::backend::BackendError> {
+                self.$field.finish()
+            }
+            fn take_spans(&mut self) -> Result<$crate::compute::Spans, $crate::backend::BackendError> {
+                self.$field.take_spans()
+            }
+        }
+    };
+}
+pub(crate) use forward_compute;

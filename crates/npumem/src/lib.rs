@@ -15,11 +15,13 @@
 
 pub mod catalogue;
 pub mod example;
+pub mod execute;
 pub mod kernel;
 pub mod model;
 pub mod open;
 pub mod plan;
 
+pub use npumem_backend as backend;
 pub use npumem_check::program as check_program;
 pub use npumem_check::{Verdict as CheckVerdict, Violation, check, check_on};
 pub use npumem_import::{Format, ImportError, dsa, minimalloc, onnx};

@@ -104,6 +104,36 @@ pub fn problem_of(
     Ok(graph::problem::from_line(&model.graph.name, &line, &space, &options)?.problem)
 }
 
+/// A model laid out as [`plan_model`] does: its steps and values, which of them share bytes, and its problem.
+pub struct Laid<'a, 'g> {
+    /// Steps and values.
+    pub line: &'a Line<'g>,
+    /// Which values share bytes.
+    pub storage: &'a Storage,
+    /// The problem, and where each value is in it.
+    pub input: &'a ModelInput,
+}
+
+/// Lays a model out and hands it to `read`.
+///
+/// # Errors
+/// As [`plan_model`].
+pub fn lay_out<T>(
+    model: &Model,
+    device: &Device,
+    options: &ModelOptions,
+    capacity: Option<Bytes>,
+    read: impl FnOnce(Laid<'_, '_>) -> T,
+) -> Result<T, ModelError> {
+    let main = device.main_memory().ok_or_else(|| ModelError::NoMainMemory(device.name.clone()))?;
+    let space = main_space(device, main, capacity)?;
+    let (options, _) = choose(model, &space, options)?;
+    let line = Line::new(&model.graph, &options.dims)?;
+    let storage = Storage::with(&line, options.actions, space.alignment, options.over);
+    let input = graph::problem::from_line(&model.graph.name, &line, &space, &options)?;
+    Ok(read(Laid { line: &line, storage: &storage, input: &input }))
+}
+
 /// The ways of sharing bytes that pack this graph best.
 fn choose(model: &Model, space: &MainSpace, options: &ModelOptions) -> Result<(ModelOptions, bool), ModelError> {
     use npumem_planner::graph::model::ModelError as Chosen;

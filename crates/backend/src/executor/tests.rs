@@ -1,3 +1,4 @@
+//! The executor on small tasks: what is right, what is shared by mistake, what a device loses.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::{Faulty, Host};

@@ -60,33 +60,52 @@ __kernel void matmul(__global uchar *left_memory, ulong left_offset, __global uc
     }
 }
 
-// A work item makes one result. `shape`: channels, high, wide; out channels, high, wide; window; strides; padding; dilations.
+// A work item makes eight neighbours of a row of results.
+// `sizes`: channels, high, wide; out channels, high, wide. `steps`: window; strides; padding; dilations.
 __kernel void convolution(__global uchar *input_memory, ulong input_offset, __global uchar *weight_memory,
                           ulong weight_offset, __global uchar *to_memory, ulong to_offset, uint8 sizes, uint8 steps,
-                          uint groups, ulong count, int fold) {
+                          uint groups, ulong lines, int fold) {
     __global float *input = floats(input_memory, input_offset);
     __global float *weights = floats(weight_memory, weight_offset);
-    ulong index = get_global_id(0);
-    if (index >= count) return;
-    ulong x = index % sizes.s5, y = index / sizes.s5 % sizes.s4;
-    ulong out = index / ((ulong)sizes.s5 * sizes.s4) % sizes.s3, image = index / ((ulong)sizes.s5 * sizes.s4 * sizes.s3);
+    ulong line = get_global_id(1);
+    long x = (long)get_global_id(0) * 8;
+    if (line >= lines || x >= sizes.s5) return;
+    ulong y = line % sizes.s4, out = line / sizes.s4 % sizes.s3, image = line / ((ulong)sizes.s4 * sizes.s3);
     ulong inner = sizes.s0 / groups, first = out / (sizes.s3 / groups) * inner;
-    float sum = 0;
+    long wide = sizes.s2, stride = steps.s3;
+    float8 sum = 0;
     for (ulong channel = 0; channel < inner; channel++) {
         __global float *plane = input + ((image * sizes.s0 + first + channel) * sizes.s1) * sizes.s2;
         __global float *window = weights + (out * inner + channel) * steps.s0 * steps.s1;
         for (uint tap_y = 0; tap_y < steps.s0; tap_y++) {
             long row = (long)(y * steps.s2 + (ulong)tap_y * steps.s6) - (long)steps.s4;
             if (row < 0 || row >= sizes.s1) continue;
+            __global float *values = plane + row * wide;
             for (uint tap_x = 0; tap_x < steps.s1; tap_x++) {
-                long column = (long)(x * steps.s3 + (ulong)tap_x * steps.s7) - (long)steps.s5;
-                if (column >= 0 && column < sizes.s2) {
-                    sum += plane[row * sizes.s2 + column] * window[tap_y * steps.s1 + tap_x];
+                float weight = window[tap_y * steps.s1 + tap_x];
+                long start = x * stride + (long)tap_x * steps.s7 - (long)steps.s5;
+                if (stride == 1 && start >= 0 && start + 8 <= wide) {
+                    sum += weight * vload8(0, values + start);
+                } else {
+                    float near[8];
+                    for (int lane = 0; lane < 8; lane++) {
+                        long column = start + lane * stride;
+                        near[lane] = column >= 0 && column < wide ? values[column] : 0.0f;
+                    }
+                    sum += weight * vload8(0, near);
                 }
             }
         }
     }
-    floats(to_memory, to_offset)[index] = folded(sum, fold);
+    if (fold) sum = convert_float8(convert_int8(sum) % 17);
+    __global float *to = floats(to_memory, to_offset) + line * sizes.s5 + x;
+    if (x + 8 <= sizes.s5) {
+        vstore8(sum, 0, to);
+    } else {
+        float parts[8];
+        vstore8(sum, 0, parts);
+        for (int lane = 0; x + lane < sizes.s5; lane++) to[lane] = parts[lane];
+    }
 }
 
 inline int element(__global uchar *memory, ulong offset, int is_float, ulong index) {

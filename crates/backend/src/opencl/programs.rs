@@ -83,9 +83,9 @@ impl Programs {
                 let [(w0, w1), (s0, s1), (p0, p1), (d0, d1)] =
                     [shape.window, shape.strides, shape.padding, shape.dilations].map(|[high, wide]| (high, wide));
                 let steps: [u32; 8] = [w0, w1, s0, s1, p0, p1, d0, d1];
-                let count = shape.counts().map_or(0, |counts| counts[2]);
+                let lines = u64::from(shape.batch) * u64::from(out) * u64::from(out_high);
                 let set = start(3).spot(input).spot(weights).spot(to).put(sizes).put(steps);
-                (set.put(shape.groups).put(count).put(i32::from(fold)), [count, 1])
+                (set.put(shape.groups).put(lines).put(i32::from(fold)), [u64::from(out_wide.div_ceil(8)), lines])
             }
             Kernel::Mix { from, to, accumulate } => {
                 let set = start(4).spot(from.place).put(from.count).put(is_float(&from));

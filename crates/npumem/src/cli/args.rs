@@ -25,6 +25,8 @@ pub enum Verb {
     Plan(Box<PlanArgs>),
     /// Is this plan sound? If not: both buffers, the shared bytes, the steps
     Check(CheckArgs),
+    /// Run a plan on real memory: loads, moves and kernels on a device, every result compared with a plain reference
+    Run(Box<RunArgs>),
     /// The catalogue of devices, or one of them: spaces, links and engines, every figure with its source
     Devices(DevicesArgs),
 }
@@ -131,6 +133,50 @@ pub struct CheckArgs {
     /// Violations to print as text; 0 prints all
     #[arg(long, default_value_t = 20, value_name = "ROWS")]
     pub top: usize,
+}
+
+/// `npumem run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// A model or a placement problem, as for `plan`
+    pub input: PathBuf,
+    #[command(flatten)]
+    pub real: RealArgs,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// As for `plan`
+    #[arg(long, value_name = "NAME=N")]
+    pub dim: Vec<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `npumem run --on`: real memory.
+#[derive(Debug, Args)]
+pub struct RealArgs {
+    /// With --on: the plan of the input; without it, the plan that `npumem plan` makes (or the input carries)
+    pub plan: Option<PathBuf>,
+    /// Run on real memory: a model's operators, or a problem's buffers, where the plan puts them
+    #[arg(long, value_enum, value_name = "DEVICE")]
+    pub on: Option<OnArg>,
+    /// With --on: a tensor's shape, as for `plan`
+    #[arg(long, value_name = "TENSOR=SHAPE")]
+    pub shape: Vec<String>,
+    /// With --on: as for `plan`
+    #[arg(long, value_name = "[SPACE=]BYTES")]
+    pub capacity: Vec<String>,
+}
+
+/// Real memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnArg {
+    /// This machine's memory; a thread copies, a thread computes
+    Host,
+    /// The first OpenCL device, through the loader of this machine
+    Opencl,
+    /// The first CUDA device
+    Cuda,
 }
 
 /// `npumem devices`

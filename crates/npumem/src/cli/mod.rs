@@ -3,10 +3,12 @@
 mod args;
 mod check;
 mod devices;
+mod execute;
 mod interrupt;
 mod kernel;
 mod output;
 mod plan;
+mod real;
 mod resolve;
 
 use args::{Cli, Verb};
@@ -33,6 +35,7 @@ pub fn run() -> ExitCode {
     let outcome = match &cli.verb {
         Verb::Plan(args) => plan::run(args, cli.color),
         Verb::Check(args) => check::run(args, cli.color),
+        Verb::Run(args) => execute::run(args, cli.color),
         Verb::Devices(args) => devices::run(args, cli.color),
     };
     match outcome {
