@@ -9,6 +9,8 @@ pub mod device;
 pub mod html;
 pub mod occupancy;
 pub mod plan_report;
+pub mod run_report;
 pub mod text;
 
 pub use plan_report::{Extras, PlanReport};
+pub use run_report::RunReport;

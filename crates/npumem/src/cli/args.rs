@@ -25,7 +25,8 @@ pub enum Verb {
     Plan(Box<PlanArgs>),
     /// Is this plan sound? If not: both buffers, the shared bytes, the steps
     Check(CheckArgs),
-    /// Run a plan on real memory: loads, moves and kernels on a device, every result compared with a plain reference
+    /// Run a kernel on the simulator: how long it takes on a device, which engine is busy, what each waits for. With
+    /// --on: run a plan on real memory, every result compared with a plain reference
     Run(Box<RunArgs>),
     /// The catalogue of devices, or one of them: spaces, links and engines, every figure with its source
     Devices(DevicesArgs),
@@ -138,18 +139,53 @@ pub struct CheckArgs {
 /// `npumem run`
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// A model or a placement problem, as for `plan`
+    /// A kernel for the simulator: .pto, or npumem's program text; with --on, a model or a placement problem as for
+    /// `plan`
     pub input: PathBuf,
     #[command(flatten)]
     pub real: RealArgs,
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// As for `plan`
+    /// The kernel of that name, when the file has several; without it, each in turn
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    /// The value of an argument
     #[arg(long, value_name = "NAME=N")]
     pub dim: Vec<String>,
+    /// Blocks of the grid, for a kernel that asks for its index in it; without it, the kernel's own extent, or one
+    /// for each core
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub blocks: Option<u64>,
+    /// Cores that run them; without it, all that the device has
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub cores: Option<u64>,
+    /// Where the order between engines comes from
+    #[arg(long, value_enum, default_value_t)]
+    pub order: OrderArg,
+    /// Statements that the queue of an engine holds before the core must wait
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub queue: u32,
+    /// Steps after which an endless loop is given up
+    #[arg(long, value_name = "N", default_value_t = 200_000_000)]
+    pub max_steps: u64,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+    /// Rows of each table; 0 shows all
+    #[arg(long, default_value_t = 12, value_name = "ROWS")]
+    pub top: usize,
+}
+
+/// Where the order between engines comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OrderArg {
+    /// From the kernel's own flags, tokens and barriers when it has them, else from the bytes
+    #[default]
+    Auto,
+    /// From the bytes that statements read and write
+    Ranges,
+    /// From the kernel's own flags, tokens and barriers alone
+    Program,
 }
 
 /// `npumem run --on`: real memory.

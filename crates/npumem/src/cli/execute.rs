@@ -11,14 +11,6 @@ use npumem::open::{self, Opened};
 use npumem::plan::Fit;
 use npumem::report::plan_report::Extras;
 
-/// Runs it.
-pub fn run(args: &RunArgs, color: Color) -> Outcome {
-    let Some(on) = args.real.on else {
-        return Err("say where with --on host, --on opencl or --on cuda".into());
-    };
-    on_real_memory(args, on, color)
-}
-
 /// Runs it where `on` says.
 pub fn on_real_memory(args: &RunArgs, on: OnArg, color: Color) -> Outcome {
     let mut input = open::open(&args.input).map_err(|error| error.to_string())?;

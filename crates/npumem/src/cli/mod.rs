@@ -10,6 +10,7 @@ mod output;
 mod plan;
 mod real;
 mod resolve;
+mod run;
 
 use args::{Cli, Verb};
 use clap::Parser;
@@ -35,7 +36,7 @@ pub fn run() -> ExitCode {
     let outcome = match &cli.verb {
         Verb::Plan(args) => plan::run(args, cli.color),
         Verb::Check(args) => check::run(args, cli.color),
-        Verb::Run(args) => execute::run(args, cli.color),
+        Verb::Run(args) => run::run(args, cli.color),
         Verb::Devices(args) => devices::run(args, cli.color),
     };
     match outcome {

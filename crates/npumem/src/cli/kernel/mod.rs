@@ -4,13 +4,13 @@ mod check;
 mod plan;
 mod sarif;
 
-pub use check::{is_kernel_call, run as check};
+pub use check::{device, is_kernel_call, run as check};
 pub use plan::run as plan;
 
 use std::collections::BTreeMap;
 
 /// `--dim n=64`, once for each.
-fn dims(arguments: &[String]) -> Result<BTreeMap<String, i64>, String> {
+pub fn dims(arguments: &[String]) -> Result<BTreeMap<String, i64>, String> {
     let mut dims = BTreeMap::new();
     for argument in arguments {
         let expected = || format!("--dim {argument}: expected NAME=NUMBER");

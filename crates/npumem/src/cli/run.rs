@@ -1,0 +1,96 @@
+//! `npumem run`: a kernel on the simulator.
+
+use super::args::{OrderArg, RunArgs};
+use super::output::{self, Color};
+use super::{Answer, Outcome};
+use npumem::kernel::{self, KernelError, KernelFile};
+use npumem::report::text::TextOptions;
+use npumem::report::{RunReport, run_report};
+use npumem::simulate::{Request, simulate};
+use npumem::simulator::{Options, Order};
+use std::path::Path;
+
+/// Runs it.
+pub fn run(args: &RunArgs, color: Color) -> Outcome {
+    if let Some(on) = args.real.on {
+        return super::execute::on_real_memory(args, on, color);
+    }
+    let file = read(&args.input, &args.dim)?;
+    let device = super::kernel::device(&args.device, file.target.as_deref())?;
+    let chosen: Vec<_> =
+        file.kernels.iter().filter(|one| args.kernel.as_ref().is_none_or(|name| one.program.name == *name)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = file.kernels.iter().map(|one| one.program.name.as_str()).collect();
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        return Err(format!("{}: there is no such kernel to run; it has {names}", args.input.display()));
+    }
+    let request = request(args);
+    let mut reports = Vec::new();
+    for one in chosen {
+        let done = simulate(&one.program, &device, &request, &file.notes)
+            .map_err(|error| format!("{}: {}: {error}", args.input.display(), one.program.name))?;
+        reports.push(done.report);
+    }
+    tell(args, &reports, color)?;
+    Ok(answer(&reports))
+}
+
+fn read(path: &Path, dims: &[String]) -> Result<KernelFile, String> {
+    let opened = npumem::open::open(path).map_err(|error| error.to_string())?;
+    let text = opened.text();
+    if opened.format != npumem::Format::Pto && !kernel::is_program_text(&text) {
+        return Err(format!("{}: is not a kernel: expected .pto or npumem's program text", path.display()));
+    }
+    kernel::read(&text, &super::kernel::dims(dims)?).map_err(|error| match &error {
+        KernelError::Pto(e) => format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.problem),
+        KernelError::Text(e) => format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.problem),
+        _ => format!("{}: {error}", path.display()),
+    })
+}
+
+fn request(args: &RunArgs) -> Request {
+    let order = match args.order {
+        OrderArg::Auto => Order::Auto,
+        OrderArg::Ranges => Order::Ranges,
+        OrderArg::Program => Order::Program,
+    };
+    let options = Options {
+        blocks: args.blocks,
+        cores: args.cores,
+        order,
+        queue_depth: args.queue as usize,
+        max_steps: args.max_steps,
+    };
+    Request { options }
+}
+
+fn tell(args: &RunArgs, reports: &[RunReport], color: Color) -> Result<(), String> {
+    if args.json {
+        let one = |report: &RunReport| report.to_json().map_err(|error| error.to_string());
+        let text = match reports {
+            [report] => one(report)?,
+            _ => {
+                let list: Vec<String> = reports.iter().map(one).collect::<Result<_, String>>()?;
+                format!("{{\"format\": \"npumem-runs\", \"version\": 1, \"runs\": [{}]}}", list.join(",\n"))
+            }
+        };
+        output::print(&format!("{text}\n"));
+        return Ok(());
+    }
+    let rows = if args.top == 0 { usize::MAX } else { args.top };
+    let options = TextOptions { width: output::width(), colour: color.on_stdout(), rows };
+    let texts: Vec<String> = reports.iter().map(|report| run_report::render(report, &options)).collect();
+    output::print(&texts.join("\n"));
+    Ok(())
+}
+
+fn answer(reports: &[RunReport]) -> Answer {
+    let faults = |report: &RunReport| report.sanitizer.as_ref().is_some_and(|found| found.faults > 0);
+    if reports.iter().any(|report| report.end == "deadlock" || faults(report)) {
+        Answer::No
+    } else if reports.iter().any(|report| report.end != "complete") {
+        Answer::Undecided
+    } else {
+        Answer::Yes
+    }
+}

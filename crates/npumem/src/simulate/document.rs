@@ -1,0 +1,188 @@
+//! From the totals of a run to its document.
+
+use npumem_ir::StepId;
+use npumem_ir::program::{Program, Step};
+use npumem_report::run_report::{
+    Bound, EngineRow, FORMAT, IdleRow, LinkRow, MemoryRow, RunReport, StatementRow, VERSION, Waits,
+};
+use npumem_simulator::run::{Cause, End, EngineTotals, OrderUsed, Outcome};
+
+/// Statements that are listed at most.
+const MAX_ROWS: usize = 100;
+
+/// The document of a run.
+#[must_use]
+pub fn document(program: &Program, outcome: &Outcome, notes: &[String]) -> RunReport {
+    let order = match outcome.order {
+        OrderUsed::Ranges => "engines wait for each other by the bytes that they share",
+        OrderUsed::Program => "engines wait for each other by the program's own flags and barriers",
+    };
+    let (end, deadlock) = match &outcome.end {
+        End::Complete => ("complete", Vec::new()),
+        End::Deadlock { waits } => {
+            let rows = waits.iter().map(|stuck| Waits {
+                block: stuck.block,
+                engine: stuck.engine.clone(),
+                step: stuck.step.0,
+                line: stuck.line,
+                waits_for: stuck.waits_for.clone(),
+            });
+            ("deadlock", rows.collect())
+        }
+        End::Limit { .. } => ("limit", Vec::new()),
+    };
+    let mut all_notes: Vec<String> = notes.to_vec();
+    all_notes.extend(outcome.assumed.iter().map(|text| format!("taken for granted: {text}")));
+    if let End::Limit { steps } = &outcome.end {
+        all_notes.push(format!("stopped after {steps} steps: a loop may be endless; --max-steps raises the bound"));
+    }
+    RunReport {
+        format: FORMAT,
+        version: VERSION,
+        program: outcome.program.clone(),
+        device: outcome.device.clone(),
+        detail: "fast".to_owned(),
+        clock_hz: outcome.clock_hz,
+        cycles: outcome.cycles,
+        seconds: outcome.seconds(),
+        blocks: outcome.blocks,
+        cores: outcome.cores,
+        statements: outcome.statements,
+        order: order.to_owned(),
+        end: end.to_owned(),
+        deadlock,
+        engines: outcome.engines.iter().map(|engine| engine_row(program, outcome, engine)).collect(),
+        links: links(outcome),
+        memories: memories(outcome),
+        bound: bound(outcome),
+        statement_rows: statements(program, outcome),
+        most_in_flight: outcome.most_in_flight as u64,
+        notes: all_notes,
+        ..RunReport::default()
+    }
+}
+
+fn engine_row(program: &Program, outcome: &Outcome, engine: &EngineTotals) -> EngineRow {
+    let each = |cycles: f64| cycles / engine.instances.max(1) as f64;
+    let mut idle: Vec<IdleRow> = engine
+        .idle
+        .iter()
+        .map(|(cause, cycles)| {
+            let (buffer, other) = match cause {
+                Cause::Data { buffer } | Cause::InUse { buffer } => (program.buffers.get(buffer.index()), None),
+                Cause::Flag { from, .. } => (None, outcome.engines.get(usize::from(*from))),
+                Cause::Order { queue } => (None, outcome.engines.get(usize::from(*queue))),
+                _ => (None, None),
+            };
+            IdleRow {
+                cause: cause.word().to_owned(),
+                buffer: buffer.map(|buffer| buffer.name.clone()),
+                engine: other.map(|engine| engine.name.clone()),
+                text: cause_text(cause, buffer.map(|b| b.name.as_str()), other.map(|e| e.name.as_str())),
+                cycles: each(*cycles),
+                share: if outcome.cycles > 0.0 { each(*cycles) / outcome.cycles } else { 0.0 },
+            }
+        })
+        .collect();
+    idle.sort_by(|a, b| b.cycles.total_cmp(&a.cycles).then_with(|| a.text.cmp(&b.text)));
+    EngineRow {
+        name: engine.name.clone(),
+        kind: engine.kind.map_or("?", |kind| kind.text()).to_owned(),
+        instances: engine.instances,
+        statements: engine.statements,
+        busy_cycles: each(engine.busy),
+        busy_share: outcome.busy_share(engine),
+        slowed_cycles: each(engine.slowed),
+        bytes: engine.bytes,
+        operations: engine.operations,
+        idle,
+        overtaken_cycles: each(engine.overtaken),
+    }
+}
+
+/// A cause in words.
+#[must_use]
+pub fn cause_text(cause: &Cause, buffer: Option<&str>, engine: Option<&str>) -> String {
+    let buffer = buffer.unwrap_or("a buffer");
+    let engine = engine.unwrap_or("another engine");
+    match cause {
+        Cause::Data { .. } => format!("the data of '{buffer}' is not there yet"),
+        Cause::InUse { .. } => format!("'{buffer}' is still in use: it has too few slots for this order"),
+        Cause::Flag { event, .. } => format!("event {event} of {engine} is not raised yet"),
+        Cause::Barrier => "a barrier: other engines are not there yet".to_owned(),
+        Cause::Token => "a buffer token that another engine holds".to_owned(),
+        Cause::OtherCore => "a flag of another core".to_owned(),
+        Cause::Order { .. } => format!("the core cannot issue further: the queue of {engine} is full"),
+        Cause::Limit => "no more transfers may be under way: the memory's latency".to_owned(),
+        Cause::Drain => "a flag or barrier after what it has under way".to_owned(),
+        Cause::Start => "nothing was issued to it yet".to_owned(),
+        Cause::Done => "it has nothing left to do".to_owned(),
+    }
+}
+
+fn links(outcome: &Outcome) -> Vec<LinkRow> {
+    let seconds = outcome.seconds();
+    let row = |link: &npumem_simulator::run::LinkTotals| LinkRow {
+        name: link.name.clone(),
+        bytes: link.bytes,
+        transfers: link.transfers,
+        bytes_per_second: if seconds > 0.0 { link.bytes as f64 / seconds } else { 0.0 },
+    };
+    outcome.links.iter().map(row).collect()
+}
+
+fn memories(outcome: &Outcome) -> Vec<MemoryRow> {
+    let row = |space: &npumem_simulator::run::SpaceTotals| MemoryRow {
+        name: space.name.clone(),
+        bytes: space.bytes,
+        bytes_per_second: space.bytes_per_cycle * outcome.clock_hz,
+        share: if outcome.cycles > 0.0 { space.bytes / (space.bytes_per_cycle * outcome.cycles) } else { 0.0 },
+    };
+    outcome.spaces.iter().map(row).collect()
+}
+
+/// No order of the same statements ends before its busiest engine, or before the bytes are through a shared memory.
+fn bound(outcome: &Outcome) -> Bound {
+    let mut best = Bound::default();
+    for engine in &outcome.engines {
+        let cycles = (engine.busy - engine.slowed) / engine.instances.max(1) as f64;
+        if cycles > best.cycles {
+            best = Bound { cycles, by: engine.name.clone() };
+        }
+    }
+    for space in &outcome.spaces {
+        let cycles = space.bytes / space.bytes_per_cycle;
+        if cycles > best.cycles {
+            best = Bound { cycles, by: format!("the bandwidth of {}", space.name) };
+        }
+    }
+    best
+}
+
+fn statements(program: &Program, outcome: &Outcome) -> Vec<StatementRow> {
+    let mut rows = Vec::new();
+    for (at, (totals, step)) in outcome.steps.iter().zip(&program.steps).enumerate() {
+        let Step::Run(operation) = step else { continue };
+        if totals.runs == 0 {
+            continue;
+        }
+        let engine = outcome.engines.get(usize::from(totals.engine));
+        let whole = engine.map_or(0.0, |engine| engine.busy);
+        rows.push(StatementRow {
+            step: StepId::new(at).0,
+            line: operation.line,
+            name: operation.name.clone(),
+            engine: engine.map_or("", |engine| engine.name.as_str()).to_owned(),
+            runs: totals.runs,
+            busy_cycles: totals.busy / totals.runs as f64,
+            waited_cycles: totals.waited / totals.runs as f64,
+            share: if whole > 0.0 { totals.busy / whole } else { 0.0 },
+        });
+    }
+    rows.sort_by(|a, b| {
+        let weight = |row: &StatementRow| (row.busy_cycles + row.waited_cycles) * row.runs as f64;
+        weight(b).total_cmp(&weight(a)).then(a.step.cmp(&b.step))
+    });
+    rows.truncate(MAX_ROWS);
+    rows
+}
