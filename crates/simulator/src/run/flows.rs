@@ -99,10 +99,10 @@ impl Flows {
         while !open.is_empty() {
             let mut level = 1.0_f64;
             let mut full = None;
-            for memory in 0..MAX_SHARED {
+            for (memory, room) in room.iter().enumerate() {
                 let draw: f64 = open.iter().map(|index| self.flows[*index].draw[memory]).sum();
-                if draw > 0.0 && room[memory].max(0.0) / draw < level {
-                    level = room[memory].max(0.0) / draw;
+                if draw > 0.0 && room.max(0.0) / draw < level {
+                    level = room.max(0.0) / draw;
                     full = Some(memory);
                 }
             }
