@@ -37,6 +37,7 @@ pub(crate) enum Fit {
 }
 
 /// The placed rectangles of one space.
+#[derive(Clone)]
 pub(crate) struct Board<'a> {
     instance: &'a Instance,
     blocks: Vec<Block>,

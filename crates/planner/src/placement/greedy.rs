@@ -30,6 +30,20 @@ pub(crate) enum Order {
     Conflicts,
     /// Order of time.
     Start,
+    /// Those that live on longest first: the order of time backwards.
+    End,
+    /// Large before small, then backwards in time.
+    SizeEnd,
+    /// Powers of two of the size, then long before short.
+    SizeClassDuration,
+    /// Powers of two of the size, then in order of time.
+    SizeClassStart,
+    /// Powers of two of the size, then backwards in time.
+    SizeClassEnd,
+    /// Powers of two of the duration, then large before small.
+    DurationClassSize,
+    /// Powers of two of the duration, then in order of time.
+    DurationClassStart,
 }
 
 pub(crate) const ORDERS: [Order; 8] = [
@@ -74,17 +88,27 @@ impl Keys {
                 let item = &instance.items[i];
                 let size = -i128::from(item.height);
                 let life: i64 = item.rects.iter().map(|r| i64::from(r.end - r.start)).sum();
+                let (size_class, life_class) =
+                    (-i128::from(item.height.max(1).ilog2()), -i128::from(life.max(1).ilog2()));
                 let life = -i128::from(life);
+                let (start, end) = (i128::from(item.start), -i128::from(item.end));
                 let key = match order {
                     Order::Size => [size, life, 0],
                     Order::Area => [-item.area(), size, 0],
                     Order::Duration => [life, size, 0],
                     Order::Urgency => [-i128::from(self.urgency[i]), life, size],
                     Order::UrgencySize => [-i128::from(self.urgency[i]), size, life],
-                    Order::SizeStart => [size, i128::from(item.start), life],
+                    Order::SizeStart => [size, start, life],
                     Order::Pressure => [i128::from(self.urgency[i]) * size, life, 0],
                     Order::Conflicts => [-i128::from(self.conflicts[i]), size, life],
-                    Order::Start => [i128::from(item.start), size, life],
+                    Order::Start => [start, size, life],
+                    Order::End => [end, size, life],
+                    Order::SizeEnd => [size, end, life],
+                    Order::SizeClassDuration => [size_class, life, size],
+                    Order::SizeClassStart => [size_class, start, size],
+                    Order::SizeClassEnd => [size_class, end, size],
+                    Order::DurationClassSize => [life_class, size, life],
+                    Order::DurationClassStart => [life_class, start, size],
                 };
                 (key, i as u32)
             })
@@ -263,6 +287,13 @@ pub(crate) fn method_name((order, fit): (Order, Fit)) -> String {
         Order::Pressure => "pressure",
         Order::Conflicts => "conflicts",
         Order::Start => "start",
+        Order::End => "end",
+        Order::SizeEnd => "size-end",
+        Order::SizeClassDuration => "size-class-duration",
+        Order::SizeClassStart => "size-class-start",
+        Order::SizeClassEnd => "size-class-end",
+        Order::DurationClassSize => "duration-class-size",
+        Order::DurationClassStart => "duration-class-start",
     };
     let fit = match fit {
         Fit::First => "first-fit",

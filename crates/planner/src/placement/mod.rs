@@ -21,6 +21,7 @@ mod result;
 mod sections;
 mod spaces;
 mod statement;
+mod tiers;
 mod valley;
 mod windows;
 

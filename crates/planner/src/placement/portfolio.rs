@@ -8,7 +8,7 @@ use super::instance::{Instance, UNLIMITED};
 use super::options::{Effort, PlacementOptions};
 use super::sections::Sections;
 use super::valley::{Found, Search};
-use super::{disjunction, hints, local, penalty, windows};
+use super::{disjunction, hints, local, penalty, tiers, windows};
 use npumem_ir::plan::Stop;
 use npumem_ir::problem::Goal;
 
@@ -116,6 +116,9 @@ fn squeeze_large(
     if out.bound.value > target {
         return;
     }
+    if instance.items.len() < windows::FEWEST {
+        tiered(instance, keys, target, meter, out);
+    }
     let before = meter.spent();
     let other = if winner.1 == Fit::First { Fit::Best } else { Fit::First };
     let starts = [winner, (winner.0, other), (Order::Urgency, Fit::Best), (Order::Pressure, Fit::Best)];
@@ -149,6 +152,29 @@ fn squeeze_large(
         }
     }
     meter.book("squeeze", before);
+}
+
+/// Tiers at the bound; where that fails, the ceilings above it are bisected.
+fn tiered(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter, out: &mut SpaceOutcome) {
+    let before = meter.spent();
+    let limit = meter.left().min(1_500_000_000);
+    let (mut low, mut ceiling) = (target, target);
+    while low < out.peak {
+        let share = (limit - (meter.spent() - before).min(limit)).min(2 * limit / 3);
+        if share == 0 || meter.is_interrupted() {
+            break;
+        }
+        match tiers::place(instance, keys, ceiling, share, meter) {
+            Some(offsets) => take(instance, offsets, "tiers", out),
+            None => low = ceiling + 1,
+        }
+        // The exact search follows on small problems, with better means for the ceilings in between.
+        if instance.items.len() <= EXACT_ITEMS || out.peak - low <= target / 4096 {
+            break;
+        }
+        ceiling = low + (out.peak - low) / 2;
+    }
+    meter.book("tiers", before);
 }
 
 fn take(instance: &Instance, offsets: Vec<i64>, method: &str, out: &mut SpaceOutcome) {
