@@ -174,7 +174,8 @@ pub fn hbm2_8gb_x128() -> Part {
 /// One channel of HBM3 at 6.4 Gb/s, 51.2 GB/s: Ramulator 2.1's `HBM3_16Gb_8hi` and `HBM3_6400Mbps` (CMU-SAFARI c5b1c3a).
 ///
 /// Two pseudo-channels of 32 bits share one pool of 128 requests, served oldest first; a refresh every 3.9 us
-/// takes 350 ns (JESD238, 8 Gb a channel). Activate commands hold the row bus for 1.5 clocks, counted as two.
+/// takes 350 ns (JESD238, 8 Gb a channel). Activate commands hold the row bus for 1.5 clocks, counted as two;
+/// the two stacks of dies share the limits of a pseudo-channel there and are bank groups here.
 #[must_use]
 pub fn hbm3_16gb_8hi() -> Part {
     Part {
@@ -182,8 +183,8 @@ pub fn hbm3_16gb_8hi() -> Part {
         clock_hz: 1.6e9,
         channels: 1,
         pseudo_channels: 2,
-        ranks: 2,
-        bank_groups: 4,
+        ranks: 1,
+        bank_groups: 8,
         banks_per_group: 4,
         row_bytes: 1024,
         burst_bytes: 32,
@@ -211,7 +212,7 @@ pub fn hbm3_16gb_8hi() -> Part {
             rfc: 560,
             act_command: 2,
         },
-        mapping: known_mapping("rocobabgrapcco2+xorco"),
+        mapping: known_mapping("rocobabgpcco2+xorco"),
         controller: Controller {
             transactions: 128,
             bank_queue: 128,
@@ -219,6 +220,7 @@ pub fn hbm3_16gb_8hi() -> Part {
             arbitration: Arbitration::Oldest,
             row_hits: 0,
             precharge_all: true,
+            refresh_together: true,
             write_high: 102,
             write_low: 25,
             ..Controller::default()

@@ -3,7 +3,7 @@
 //! Time goes from event to event. At a clock, in this order: bursts come back; channels with
 //! something to do issue commands; requesters with room offer new bursts.
 
-use super::channel::{Channel, NEVER};
+use super::channel::{Channel, NEVER, Return};
 use super::counts::{Counts, RequesterCounts};
 use super::error::{PartError, RequestError};
 use super::mapping::{Place, Placer};
@@ -35,13 +35,11 @@ pub struct Detailed<O: Observer = Unobserved> {
     placer: Placer,
     burst_bytes: u64,
     channels: Vec<Channel>,
-    /// The next clock at which each channel has something to do, and at which a burst of it comes back.
-    channel_next: Vec<u64>,
-    return_next: Vec<u64>,
+    /// The next clock at which each channel issues something or gives something back.
+    wake: Vec<Wake>,
     requesters: Vec<Source>,
     /// The requester that offers first in the next clock.
     first: usize,
-    bursts: Slab<Burst>,
     transfers: Slab<Open>,
     now: u64,
     submitted: u64,
@@ -49,11 +47,13 @@ pub struct Detailed<O: Observer = Unobserved> {
     observer: O,
 }
 
-/// A burst under way.
+/// When a channel has something to do.
 #[derive(Clone, Copy, Debug)]
-struct Burst {
-    transfer: u32,
-    accepted: u64,
+struct Wake {
+    /// Commands, or a request that moves.
+    tick: u64,
+    /// A burst that comes back.
+    back: u64,
 }
 
 /// A transfer of which bursts have not come back.
@@ -164,12 +164,10 @@ impl<O: Observer> Detailed<O> {
         Ok(Detailed {
             placer: Placer::new(part)?,
             burst_bytes: part.burst_bytes,
-            channel_next: channels.iter().map(|channel| channel.next_event(0)).collect(),
-            return_next: vec![NEVER; channels.len()],
+            wake: channels.iter().map(|channel| Wake { tick: channel.next_event(0), back: NEVER }).collect(),
             channels,
             requesters: Vec::new(),
             first: 0,
-            bursts: Slab::new(),
             transfers: Slab::new(),
             now: 0,
             submitted: 0,
@@ -292,35 +290,32 @@ impl<O: Observer> Detailed<O> {
     }
 
     fn next_event(&self) -> u64 {
-        let channels = self.channel_next.iter().min().copied().unwrap_or(NEVER);
-        let returns = self.return_next.iter().min().copied().unwrap_or(NEVER);
+        let channels = self.wake.iter().map(|wake| wake.tick.min(wake.back)).min().unwrap_or(NEVER);
         let sources = self.requesters.iter().map(|source| source.wake).min().unwrap_or(NEVER);
-        channels.min(returns).min(sources).max(self.now)
+        channels.min(sources).max(self.now)
     }
 
     fn step(&mut self) {
         let now = self.now;
         for number in 0..self.channels.len() {
-            if self.return_next[number] <= now {
+            if self.wake[number].back <= now {
                 while let Some(back) = self.channels[number].take_return(now) {
-                    self.came_back(back.tag);
+                    self.came_back(back);
                 }
-                self.return_next[number] = self.channels[number].next_return();
+                self.wake[number].back = self.channels[number].next_return();
             }
         }
-        for number in 0..self.channels.len() {
-            if self.channel_next[number] <= now {
-                let channel = &mut self.channels[number];
+        for (number, (channel, wake)) in self.channels.iter_mut().zip(&mut self.wake).enumerate() {
+            if wake.tick <= now {
                 if channel.tick(now, &mut self.observer) {
                     wake_blocked(&mut self.requesters, number, now);
                 }
-                self.channel_next[number] = channel.next_event(now);
-                self.return_next[number] = channel.next_return();
+                *wake = Wake { tick: channel.next_event(now), back: channel.next_return() };
             }
         }
         let count = self.requesters.len();
         for turn in 0..count {
-            let number = (self.first + turn) % count;
+            let number = if self.first + turn < count { self.first + turn } else { self.first + turn - count };
             if self.requesters[number].wake <= now {
                 self.offer(number);
             }
@@ -330,8 +325,7 @@ impl<O: Observer> Detailed<O> {
         }
     }
 
-    fn came_back(&mut self, tag: u32) {
-        let burst = self.bursts.take(tag);
+    fn came_back(&mut self, burst: Return) {
         let now = self.now;
         let open = &mut self.transfers.things[burst.transfer as usize];
         open.left -= 1;
@@ -392,10 +386,9 @@ impl<O: Observer> Detailed<O> {
             }
             source.head = None;
             source.send(now);
-            let tag = self.bursts.add(Burst { transfer: head.transfer, accepted: now });
-            accept(&mut self.channels[channel], now, head, tag);
-            self.channel_next[channel] = self.channel_next[channel].min(now + 1);
-            self.return_next[channel] = self.channels[channel].next_return();
+            self.channels[channel].accept(now, head.place, head.write, head.transfer);
+            self.wake[channel] =
+                Wake { tick: self.wake[channel].tick.min(now + 1), back: self.channels[channel].next_return() };
         }
         if source.head.is_some() || source.has_more(now) {
             source.wake = now + 1;
@@ -435,10 +428,9 @@ impl<O: Observer> Detailed<O> {
                 source.routed[channel].pop_front();
                 source.waiting -= 1;
                 source.send(now);
-                let tag = self.bursts.add(Burst { transfer: burst.transfer, accepted: now });
-                accept(&mut self.channels[channel], now, burst, tag);
-                self.channel_next[channel] = self.channel_next[channel].min(now + 1);
-                self.return_next[channel] = self.channels[channel].next_return();
+                self.channels[channel].accept(now, burst.place, burst.write, burst.transfer);
+                self.wake[channel] =
+                    Wake { tick: self.wake[channel].tick.min(now + 1), back: self.channels[channel].next_return() };
             }
             if !source.routed[channel].is_empty() && !source.blocked_by[channel] {
                 source.wake = source.wake.min(now + 1);
@@ -452,10 +444,6 @@ impl<O: Observer> Detailed<O> {
             }
         }
     }
-}
-
-fn accept(channel: &mut Channel, now: u64, burst: Routed, tag: u32) {
-    channel.accept(now, burst.place, burst.write, tag);
 }
 
 /// Wakes the requesters that a channel held up.

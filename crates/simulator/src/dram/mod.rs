@@ -31,9 +31,11 @@ pub mod described;
 mod detailed;
 pub mod drive;
 mod error;
+pub mod fuzzing;
 mod mapping;
 mod part;
 mod record;
+mod rules;
 mod transfer;
 
 pub use counts::{ChannelCounts, Counts, IdleCauses, RequesterCounts};
@@ -42,4 +44,5 @@ pub use error::{PartError, RequestError};
 pub use mapping::{Mapping, Place, Placer};
 pub use part::{Arbitration, Controller, MOST_BANKS, Part, Timing};
 pub use record::{Command, Kind, Observer, Served, Unobserved};
+pub use rules::{Rules, Violation};
 pub use transfer::{Completion, Direction, Requester, RequesterId, Routing, Runs, Transfer, TransferId};

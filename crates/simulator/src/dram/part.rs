@@ -105,7 +105,8 @@ pub struct Controller {
     pub transactions: u32,
     /// Commands that wait at one bank.
     pub bank_queue: u32,
-    /// Whether [`Controller::transactions`] counts the requests at the banks too (one pool, looked at as a whole).
+    /// Whether [`Controller::transactions`] counts the requests at the banks too: one pool, looked at as a whole.
+    /// A request leaves it when a row is opened for it.
     pub one_pool: bool,
     /// Which of several ready commands goes first.
     pub arbitration: Arbitration,
@@ -115,6 +116,8 @@ pub struct Controller {
     pub two_command_buses: bool,
     /// A refresh closes all banks with one command instead of one command a bank.
     pub precharge_all: bool,
+    /// All ranks and pseudo-channels are refreshed at the same time instead of one after the other.
+    pub refresh_together: bool,
     /// Waiting writes at which they are served before reads.
     pub write_high: u32,
     /// Waiting writes at which reads go first again.
@@ -141,6 +144,7 @@ impl Default for Controller {
             row_hits: 4,
             two_command_buses: true,
             precharge_all: false,
+            refresh_together: false,
             write_high: 32,
             write_low: 0,
         }

@@ -19,11 +19,25 @@ pub(super) enum Found {
 pub(super) struct Entry {
     pub row: u32,
     pub column: u32,
-    pub tag: u32,
+    pub transfer: u32,
     /// The order of arrival at the channel.
     pub age: u32,
+    pub accepted: u64,
     pub write: bool,
+    /// Its row was opened for it.
+    pub opened: bool,
     pub found: Found,
+}
+
+impl Entry {
+    /// By age: a request whose row was opened for it first, then the older one.
+    pub fn goes_before(&self, other: &Entry) -> bool {
+        if self.opened != other.opened {
+            return self.opened;
+        }
+        // Ages wrap: what is younger lies less than half the range ahead.
+        (self.age.wrapping_sub(other.age) as i32) < 0
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Which command goes next: ready row hits first, then the oldest, banks in turn or by age.
 
-use super::bank::CLOSED;
+use super::bank::{CLOSED, Entry};
 use super::{Channel, NEVER};
 use crate::dram::part::Arbitration;
 use crate::dram::record::Observer;
@@ -26,7 +26,7 @@ impl Channel {
             ready.activate = self.ready_activates(now);
         }
         if two || now >= self.row_free {
-            ready.column = self.ready_columns(now) & !ready.precharge;
+            ready.column = self.ready_columns(now, ready.precharge);
         }
         if ready.activate | ready.precharge | ready.column == 0 {
             return;
@@ -99,15 +99,14 @@ impl Channel {
 
     /// The bank of the set whose chosen command came first.
     fn oldest(&self, mut banks: u64, entry: impl Fn(&Self, u32) -> Option<u16>) -> Option<u32> {
-        let mut best: Option<(u32, u32)> = None;
+        let mut best: Option<(u32, &Entry)> = None;
         while banks != 0 {
             let bank = banks.trailing_zeros();
             banks &= banks - 1;
             let Some(place) = entry(self, bank) else { continue };
-            let age = self.banks[bank as usize].queue[usize::from(place)].age;
-            // Ages wrap: what is younger lies less than half the range ahead.
-            if best.is_none_or(|(_, oldest)| (age.wrapping_sub(oldest) as i32) < 0) {
-                best = Some((bank, age));
+            let entry = &self.banks[bank as usize].queue[usize::from(place)];
+            if best.is_none_or(|(_, oldest)| entry.goes_before(oldest)) {
+                best = Some((bank, entry));
             }
         }
         best.map(|(bank, _)| bank)
@@ -133,6 +132,18 @@ impl Channel {
         self.controller.arbitration == Arbitration::RoundRobin || self.intake.is_draining() || self.want_read == 0
     }
 
+    /// Whether reads go, and whether writes do.
+    fn directions(&self) -> (bool, bool) {
+        (self.reads_go(), self.writes_go())
+    }
+
+    /// The bound of the next column command counted the directions that went; the others may go now.
+    pub(super) fn look_at_directions(&mut self, now: u64) {
+        if self.went != self.directions() {
+            self.column_at = self.column_at.min(now + 1);
+        }
+    }
+
     fn read_time(&self, bank: u32) -> u64 {
         let one = &self.banks[bank as usize];
         one.read_ok.max(self.groups[usize::from(one.group)].read_ok).max(self.ranks[usize::from(one.rank)].read_ok)
@@ -143,54 +154,88 @@ impl Channel {
         one.write_ok.max(self.groups[usize::from(one.group)].write_ok).max(self.ranks[usize::from(one.rank)].write_ok)
     }
 
-    fn ready_columns(&mut self, now: u64) -> u64 {
+    /// The banks with a column command that is ready, those to be closed left out; in turn, the first one only.
+    fn ready_columns(&mut self, now: u64, closing: u64) -> u64 {
         if now < self.column_at {
             return 0;
         }
-        let reads = if self.reads_go() { self.want_read & !self.blocked } else { 0 };
-        let writes = if self.writes_go() { self.want_write & !self.blocked } else { 0 };
-        let (mut ready, mut soonest, mut banks) = (0, NEVER, reads | writes);
-        while banks != 0 {
-            let bank = banks.trailing_zeros();
-            let bit = 1 << bank;
-            banks &= banks - 1;
-            let mut at = NEVER;
-            if reads & bit != 0 {
-                at = self.read_time(bank);
-            }
-            if writes & bit != 0 {
-                at = at.min(self.write_time(bank));
-            }
-            if at <= now {
-                ready |= bit;
-            }
-            soonest = soonest.min(at);
+        self.went = self.directions();
+        let reads = if self.went.0 { self.want_read & !self.blocked } else { 0 };
+        let writes = if self.went.1 { self.want_write & !self.blocked } else { 0 };
+        let soonest = |wanted: u64, ok: u64| if wanted == 0 { NEVER } else { ok };
+        let rank_ok = self
+            .ranks
+            .iter()
+            .map(|rank| soonest(reads & rank.banks, rank.read_ok).min(soonest(writes & rank.banks, rank.write_ok)))
+            .min()
+            .unwrap_or(NEVER);
+        if rank_ok > now {
+            self.column_at = rank_ok;
+            return 0;
         }
-        self.column_at = soonest;
+        let in_turn = self.controller.arbitration == Arbitration::RoundRobin;
+        let (mut ready, mut soonest) = (0, NEVER);
+        for mut banks in self.turns((reads | writes) & !closing) {
+            while banks != 0 {
+                let bank = banks.trailing_zeros();
+                let bit = 1 << bank;
+                banks &= banks - 1;
+                let mut at = NEVER;
+                if reads & bit != 0 {
+                    at = self.read_time(bank);
+                }
+                if writes & bit != 0 {
+                    at = at.min(self.write_time(bank));
+                }
+                if at <= now {
+                    ready |= bit;
+                    if in_turn {
+                        self.column_at = now;
+                        return ready;
+                    }
+                }
+                soonest = soonest.min(at);
+            }
+        }
+        self.column_at = if (reads | writes) & closing != 0 { now } else { soonest };
         ready
     }
 
+    /// The banks of a set in two parts: those after the bank that had the last turn, and the others.
+    fn turns(&self, banks: u64) -> [u64; 2] {
+        let after = (!1u64).checked_shl(self.turn).unwrap_or(0);
+        [banks & after, banks & !after]
+    }
+
+    /// The banks whose activate is ready; in turn, the first one only.
     fn ready_activates(&mut self, now: u64) -> u64 {
         if now < self.activate_at {
             return 0;
         }
+        let in_turn = self.controller.arbitration == Arbitration::RoundRobin && self.ranks.len() == 1;
         let (mut ready, mut soonest) = (0, NEVER);
         for rank in &self.ranks {
-            let mut banks = self.want_activate & rank.banks & !self.blocked;
+            let wanted = self.want_activate & rank.banks & !self.blocked;
             let rank_ok = rank.activate_ok();
-            if banks != 0 && rank_ok > now {
+            if wanted != 0 && rank_ok > now {
                 soonest = soonest.min(rank_ok);
                 continue;
             }
-            while banks != 0 {
-                let number = banks.trailing_zeros();
-                banks &= banks - 1;
-                let bank = &self.banks[number as usize];
-                let at = bank.act_ok.max(self.groups[usize::from(bank.group)].act_ok);
-                if at <= now {
-                    ready |= 1 << number;
+            for mut banks in self.turns(wanted) {
+                while banks != 0 {
+                    let number = banks.trailing_zeros();
+                    banks &= banks - 1;
+                    let bank = &self.banks[number as usize];
+                    let at = bank.act_ok.max(self.groups[usize::from(bank.group)].act_ok);
+                    if at <= now {
+                        ready |= 1 << number;
+                        if in_turn {
+                            self.activate_at = now;
+                            return ready;
+                        }
+                    }
+                    soonest = soonest.min(at.max(rank_ok));
                 }
-                soonest = soonest.min(at.max(rank_ok));
             }
         }
         self.activate_at = soonest;

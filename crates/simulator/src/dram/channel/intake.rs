@@ -33,8 +33,13 @@ impl Queue {
 
     /// Takes the oldest request to a bank outside `full`.
     fn take(&mut self, full: u64) -> Option<Waiting> {
-        let place = self.requests.iter().position(|one| full >> one.bank & 1 == 0)?;
-        let one = if place == 0 { self.requests.pop_front() } else { self.requests.remove(place) }?;
+        let free = |one: &Waiting| full >> one.bank & 1 == 0;
+        let one = if self.requests.front().is_some_and(free) {
+            self.requests.pop_front()
+        } else {
+            let place = self.requests.iter().position(free)?;
+            self.requests.remove(place)
+        }?;
         let left = &mut self.per_bank[one.bank as usize];
         *left -= 1;
         if *left == 0 {
@@ -65,6 +70,8 @@ pub(super) struct Intake {
     /// Reads and writes at the banks.
     pub reads_at_banks: u32,
     pub writes_at_banks: u32,
+    /// Those of them whose row is open for them: they hold no place in the pool.
+    opened: [u32; 2],
     /// With one pool: requests that left it so far, and at the last look.
     left_pool: u64,
     seen_left: u64,
@@ -80,6 +87,7 @@ impl Intake {
             taken: 0,
             reads_at_banks: 0,
             writes_at_banks: 0,
+            opened: [0; 2],
             left_pool: 0,
             seen_left: 0,
         }
@@ -89,11 +97,21 @@ impl Intake {
         self.draining > 0 || (self.writes_at_banks > 0 && self.reads_at_banks == 0)
     }
 
-    /// A command of this direction left its bank's queue.
-    pub fn left_bank(&mut self, write: bool) {
+    /// A row was opened for a request.
+    pub fn opened(&mut self, write: bool) {
+        self.opened[usize::from(write)] += 1;
+        self.left_pool += 1;
+    }
+
+    /// A command left its bank's queue.
+    pub fn left_bank(&mut self, write: bool, opened: bool) {
         let count = if write { &mut self.writes_at_banks } else { &mut self.reads_at_banks };
         *count -= 1;
-        self.left_pool += 1;
+        if opened {
+            self.opened[usize::from(write)] -= 1;
+        } else {
+            self.left_pool += 1;
+        }
     }
 }
 
@@ -104,6 +122,7 @@ impl Channel {
         let mut held = queue.requests.len() as u32;
         if self.controller.one_pool {
             held += if write { self.intake.writes_at_banks } else { self.intake.reads_at_banks };
+            held -= self.intake.opened[usize::from(write)];
         }
         held < self.controller.transactions
     }
@@ -111,10 +130,10 @@ impl Channel {
     /// Takes a request in after the clock `now`; the caller has asked [`Channel::accepts`].
     ///
     /// A read of a burst that waits to be written is answered from the queue, and a write to such a burst joins it.
-    pub(in crate::dram) fn accept(&mut self, now: u64, place: Place, write: bool, tag: u32) {
+    pub(in crate::dram) fn accept(&mut self, now: u64, place: Place, write: bool, transfer: u32) {
         let queued = self.write_waits(place);
         if write || queued {
-            self.acknowledged.push_back(Return { at: now + 2, tag });
+            self.acknowledged.push_back(Return { at: now + 2, accepted: now, transfer });
         }
         if queued {
             self.counts.answered_in_queue += 1;
@@ -124,7 +143,16 @@ impl Channel {
             self.busy_since = now;
         }
         self.waiting += 1;
-        let entry = Entry { row: place.row, column: place.column, tag, age: self.intake.age, write, found: Found::Hit };
+        let entry = Entry {
+            row: place.row,
+            column: place.column,
+            transfer,
+            age: self.intake.age,
+            accepted: now,
+            write,
+            opened: false,
+            found: Found::Hit,
+        };
         self.intake.age = self.intake.age.wrapping_add(1);
         let one = Waiting { entry, bank: place.bank };
         if write { self.intake.writes.push(one) } else { self.intake.reads.push(one) }
@@ -170,22 +198,25 @@ impl Channel {
                 self.intake.draining =
                     if waiting >= self.controller.write_high { waiting - self.controller.write_low } else { waiting };
             }
-            let draining = self.intake.draining > 0;
-            let queue = if draining { &mut self.intake.writes } else { &mut self.intake.reads };
-            if queue.banks & !self.full == 0 {
-                return;
-            }
-            let Some(one) = queue.take(self.full) else { return };
-            if draining {
-                // A write does not overtake a read of the same burst.
-                let place = Place { channel: 0, bank: one.bank, row: one.entry.row, column: one.entry.column };
+            let mut draining = self.intake.draining > 0;
+            let mut one = if draining { self.intake.writes.take(self.full) } else { None };
+            if let Some(write) = one {
+                // A write does not overtake a read of the same burst: reads go on until that one has left.
+                let entry = write.entry;
+                let place = Place { channel: 0, bank: write.bank, row: entry.row, column: entry.column };
                 if self.intake.reads.holds(place) {
-                    self.intake.writes.push_front(one);
+                    self.intake.writes.push_front(write);
                     self.intake.draining = 0;
-                    return;
+                    draining = false;
+                    one = None;
+                } else {
+                    self.intake.draining -= 1;
                 }
-                self.intake.draining -= 1;
             }
+            if !draining && self.intake.reads.banks & !self.full != 0 {
+                one = self.intake.reads.take(self.full);
+            }
+            let Some(one) = one else { return };
             self.intake.taken += 1;
             self.enter_bank(now, one);
             if !self.controller.one_pool {

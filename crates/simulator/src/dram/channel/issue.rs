@@ -13,6 +13,10 @@ impl Channel {
         if head.found == Found::Hit {
             head.found = Found::Closed;
         }
+        if !head.opened {
+            head.opened = true;
+            self.intake.opened(head.write);
+        }
         let row = head.row;
         bank.held_by_rank = now > bank.act_ok;
         bank.open_row = row;
@@ -82,9 +86,13 @@ impl Channel {
             self.write_timing(now, number);
         } else {
             self.read_timing(now, number);
-            self.returns.push_back(Return { at: now + self.timing.read_data(), tag: entry.tag });
+            self.returns.push_back(Return {
+                at: now + self.timing.read_data(),
+                accepted: entry.accepted,
+                transfer: entry.transfer,
+            });
         }
-        self.intake.left_bank(entry.write);
+        self.intake.left_bank(entry.write, entry.opened);
         self.waiting -= 1;
         let bank = &mut self.banks[number as usize];
         bank.find_hits();
@@ -93,7 +101,7 @@ impl Channel {
             self.row_free = now + 1;
         }
         let next = self.ranks.iter().map(|rank| rank.read_ok.min(rank.write_ok)).min();
-        self.column_at = self.column_at.max(next.unwrap_or(0));
+        self.column_at = next.unwrap_or(0);
         let kind = if entry.write {
             Kind::Write { bank: number, row: entry.row, column: entry.column }
         } else {

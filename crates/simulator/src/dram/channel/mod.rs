@@ -67,7 +67,8 @@ struct Bus {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Return {
     pub at: u64,
-    pub tag: u32,
+    pub accepted: u64,
+    pub transfer: u32,
 }
 
 /// One channel of a part.
@@ -96,6 +97,8 @@ pub(super) struct Channel {
     activate_at: u64,
     precharge_at: u64,
     column_at: u64,
+    /// Whether reads and whether writes were looked at for `column_at`.
+    went: (bool, bool),
     /// When the row command bus (or the only one) is free.
     row_free: u64,
     /// The bank that had the last turn.
@@ -120,11 +123,12 @@ impl Channel {
         let controller = part.controller;
         let ranks = part.pseudo_channels * part.ranks;
         let per_rank = part.bank_groups * part.banks_per_group;
-        let depth = if controller.one_pool { 2 * controller.transactions } else { controller.bank_queue };
+        let depth = if controller.one_pool { 2 * controller.transactions + 64 } else { controller.bank_queue };
         let banks = (0..ranks * per_rank)
             .map(|bank| Bank::new((bank / part.banks_per_group) as u8, (bank / per_rank) as u8, depth as usize))
             .collect();
-        let interval = u64::from(part.timing.refi) / u64::from(ranks);
+        let share = if controller.refresh_together { 1 } else { ranks };
+        let interval = u64::from(part.timing.refi) / u64::from(share);
         Channel {
             number,
             timing: part.timing,
@@ -154,6 +158,7 @@ impl Channel {
             activate_at: NEVER,
             precharge_at: NEVER,
             column_at: NEVER,
+            went: (true, true),
             row_free: 0,
             turn: 0,
             refresh_at: interval,
@@ -195,6 +200,7 @@ impl Channel {
         let row_used = !self.refreshes.is_empty() && self.refresh_step(now, observer);
         self.choose(now, row_used, observer);
         self.move_on(now);
+        self.look_at_directions(now);
         self.intake.taken != before || self.pool_changed()
     }
 
@@ -214,15 +220,16 @@ impl Channel {
 
     fn refresh_due(&mut self) {
         self.refresh_at += self.refresh_interval;
-        self.refreshes.push_back(self.next_rank);
-        self.next_rank = (self.next_rank + 1) % self.ranks.len() as u8;
-        if self.refreshes.len() == 1 {
-            self.block();
+        let due = if self.controller.refresh_together { self.ranks.len() } else { 1 };
+        for _ in 0..due {
+            self.refreshes.push_back(self.next_rank);
+            self.next_rank = (self.next_rank + 1) % self.ranks.len() as u8;
         }
+        self.block();
     }
 
-    /// Holds the banks of the rank that is to be refreshed.
+    /// Holds the banks of the ranks that are to be refreshed.
     fn block(&mut self) {
-        self.blocked = self.refreshes.front().map_or(0, |rank| self.ranks[usize::from(*rank)].banks);
+        self.blocked = self.refreshes.iter().fold(0, |banks, rank| banks | self.ranks[usize::from(*rank)].banks);
     }
 }
