@@ -175,11 +175,10 @@ impl Rules {
         let column = matches!(command.kind, Kind::Read { .. } | Kind::Write { .. });
         let channel = &self.channels[command.channel as usize];
         let (row_command, column_command) = (channel.row_command, channel.column_command);
+        let held = |(at, was_activate)| (Some(at), if was_activate { self.part.timing.act_command } else { 1 });
+        let (row_at, held) = row_command.map_or((None, 1), held);
         if !(two && column) {
-            if let Some((at, was_activate)) = row_command {
-                let held = if was_activate { self.part.timing.act_command } else { 1 };
-                self.after("command bus", command, Some(at), held);
-            }
+            self.after("command bus", command, row_at, held);
         }
         if column || !two {
             self.after("command bus", command, column_command, 1);
@@ -354,7 +353,8 @@ mod tests {
         let write = |bank| Kind::Write { bank, row: 7, column: 0 };
         // Banks 0 and 1 share a group; 4 and 8 are in others; 16 is in the other rank.
         let far = 1000;
-        let cases: Vec<(&str, Vec<(u64, Kind)>, u64, Kind)> = vec![
+        type Case = (&'static str, Vec<(u64, Kind)>, u64, Kind);
+        let cases: Vec<Case> = vec![
             ("rcd", vec![(0, A)], 14, READ),
             ("rcd_write", vec![(0, A)], 14, WRITE),
             ("ras", vec![(0, A)], 34, CLOSE),
