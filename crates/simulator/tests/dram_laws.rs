@@ -49,6 +49,9 @@ fn clocks(part: &Part, requester: Requester, pattern: Pattern, count: u64) -> u6
     drive(part, requester, Direction::Read, pattern.runs(8 << 30, 64, 1), count).unwrap().clocks
 }
 
+/// A change by name.
+type Change<T> = (&'static str, fn(&mut T));
+
 const PATTERNS: [Pattern; 4] = [
     Pattern::Stream,
     Pattern::Random { block: 64 },
@@ -67,7 +70,7 @@ fn changed(change: impl Fn(&mut Part)) -> Part {
 /// One burst under way after the other: every timing rule that is a clock longer makes nothing faster.
 #[test]
 fn shorter_timing_is_never_slower_burst_after_burst() {
-    let changes: [(&str, fn(&mut Timing)); 8] = [
+    let changes: [Change<Timing>; 8] = [
         ("cl", |timing| timing.cl += 1),
         ("rcd", |timing| timing.rcd += 1),
         ("rp", |timing| timing.rp += 1),
@@ -108,7 +111,7 @@ fn more_is_never_slower() {
             let base = mapped(text, |_| ());
             let at = |part: &Part| clocks(part, Requester::per_channel(512), pattern, 20_000);
             let base_clocks = at(&base);
-            let more: [(&str, fn(&mut Part)); 4] = [
+            let more: [Change<Part>; 4] = [
                 ("channels", |part| part.channels *= 2),
                 ("banks", |part| part.banks_per_group *= 2),
                 ("queue of a bank", |part| part.controller.bank_queue *= 2),
