@@ -21,6 +21,7 @@ pub mod model;
 pub mod open;
 pub mod plan;
 pub mod simulate;
+pub mod tile;
 
 pub use npumem_backend as backend;
 pub use npumem_check::program as check_program;
@@ -29,6 +30,7 @@ pub use npumem_import::{Format, ImportError, dsa, minimalloc, onnx};
 pub use npumem_ir as ir;
 pub use npumem_planner::graph::{ModelOptions, Strategy};
 pub use npumem_planner::placement::{Effort, Placement, PlacementError, PlacementOptions, Switches, Verdict};
+pub use npumem_planner::tiling;
 pub use npumem_report as report;
 pub use npumem_simulator::run as simulator;
 

@@ -3,3 +3,4 @@
 pub mod graph;
 pub mod liveness;
 pub mod placement;
+pub mod tiling;

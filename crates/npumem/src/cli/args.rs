@@ -1,6 +1,7 @@
 //! The command line as it is written; what it means is resolved elsewhere.
 
 use super::output::Color;
+use super::tile_args::TileArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -28,6 +29,8 @@ pub enum Verb {
     /// Run a kernel on the simulator: how long it takes on a device, which engine is busy, what each waits for. With
     /// --on: run a plan on real memory, every result compared with a plain reference
     Run(Box<RunArgs>),
+    /// The tile sizes, buffers and copies of one operator: least time or traffic, against its lower bound
+    Tile(Box<TileArgs>),
     /// The catalogue of devices, or one of them: spaces, links and engines, every figure with its source
     Devices(DevicesArgs),
 }

@@ -11,6 +11,8 @@ mod plan;
 mod real;
 mod resolve;
 mod run;
+mod tile;
+mod tile_args;
 
 use args::{Cli, Verb};
 use clap::Parser;
@@ -37,6 +39,7 @@ pub fn run() -> ExitCode {
         Verb::Plan(args) => plan::run(args, cli.color),
         Verb::Check(args) => check::run(args, cli.color),
         Verb::Run(args) => run::run(args, cli.color),
+        Verb::Tile(args) => tile::run(args, cli.color),
         Verb::Devices(args) => devices::run(args, cli.color),
     };
     match outcome {

@@ -1,0 +1,295 @@
+//! The time of one core's block in closed form: what the search minimises.
+//!
+//! ```text
+//!   inputs two slots, result two:   max(loads, unit, stores)              + first load + last store
+//!   inputs two slots, result one:   max(loads, unit + stores of each tile) + first load + last store
+//!   one slot each:                  loads + unit + stores
+//! ```
+//!
+//! Beside the core's own engines, main memory and the cache carry the bytes of all cores and may be what is waited for.
+
+use super::gemm::{Feeder, Gemm};
+use super::machine::{Hop, Machine};
+use super::nest::{Nest, Slots, round_up};
+use super::operator::{OperandRole, Operator, OperatorKind, Unit};
+use super::search::{Leaf, Objective, Score};
+use super::transfer::Shape;
+
+/// What is best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Goal {
+    /// The least time; then the least traffic, then the fewest bytes near the unit.
+    #[default]
+    Time,
+    /// The least traffic between main memory (or its cache) and the cores; then the least time.
+    Traffic,
+    /// The fewest bytes near the unit of all schedules within 5 % of the best time.
+    Memory,
+}
+
+impl Goal {
+    /// Its word on the command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Goal::Time => "time",
+            Goal::Traffic => "traffic",
+            Goal::Memory => "memory",
+        }
+    }
+}
+
+/// Cycles of one core's block.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoreTime {
+    /// All of it.
+    pub total: f64,
+    /// Copies in.
+    pub loads: f64,
+    /// The unit, with the copies between stage and unit.
+    pub unit: f64,
+    /// The unit alone, waiting for nothing.
+    pub alone: f64,
+    /// Copies out.
+    pub stores: f64,
+    /// Bytes of all cores over main memory's bandwidth.
+    pub main: f64,
+    /// Bytes of all cores over the cache's bandwidth.
+    pub cache: f64,
+    /// Before the unit begins.
+    pub fill: f64,
+    /// After it ends.
+    pub drain: f64,
+}
+
+/// What the time of a block is made of.
+#[derive(Debug)]
+pub struct Timer<'a> {
+    /// The whole operator.
+    pub operator: &'a Operator,
+    /// The operator with the extents of one core's block.
+    pub block: &'a Operator,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Feeds of the matrix unit.
+    pub feeder: Option<&'a Feeder<'a>>,
+    /// Rows, columns and depth.
+    pub gemm: &'a Gemm,
+    /// Cores at work.
+    pub cores: u64,
+    /// Slots.
+    pub slots: Slots,
+    /// Granules of the dims.
+    pub granules: &'a [u64],
+    /// What is best.
+    pub goal: Goal,
+    /// No score above this many thousandths of cycles counts (for [`Goal::Memory`]).
+    pub limit: Option<u128>,
+    /// Cycles that the unit needs at least.
+    pub least_unit: f64,
+}
+
+impl Timer<'_> {
+    fn hop(&self, operand: usize) -> &Hop {
+        let operand = &self.operator.operands[operand];
+        let route = self.machine.route(operand.side);
+        if operand.role == OperandRole::Output { &self.machine.out.hops[0] } else { &route.hops[0] }
+    }
+
+    /// The share of an operand's copies that miss in the cache, when so many bytes are copied to all cores.
+    #[must_use]
+    pub fn miss_share(&self, operand: usize, copied: f64) -> f64 {
+        let Some((_, capacity, _)) = self.machine.cache else { return 1.0 };
+        let all = self.operator.moved_bytes(&self.operator.operands[operand]) as f64;
+        // What is larger than the cache by itself is taken to be gone before it is read again.
+        if all > capacity as f64 || copied <= 0.0 { 1.0 } else { (all / copied).min(1.0) }
+    }
+
+    /// The time of a block with these tiles, by parts; `None` when the unit cannot be fed.
+    #[must_use]
+    pub fn time(
+        &self,
+        tiles: &[u64],
+        copies: &dyn Fn(usize) -> f64,
+        read: &[u64],
+        written: &[u64],
+        slots: Slots,
+    ) -> Option<CoreTime> {
+        let mut time = CoreTime::default();
+        let (mut lines, mut first): (Vec<(npumem_ir::EngineId, f64)>, f64) = (Vec::new(), 0.0);
+        for (at, operand) in self.operator.operands.iter().enumerate() {
+            if operand.role == OperandRole::Temporary {
+                continue;
+            }
+            let hop = self.hop(at);
+            let shape = Shape::of(self.operator, operand, tiles);
+            let bytes = (read[at] + written[at]) as f64;
+            let count = copies(at);
+            let all = bytes * self.cores as f64;
+            let miss = if operand.role == OperandRole::Output { 0.0 } else { self.miss_share(at, all) };
+            let inflation = shape.inflation(hop);
+            let per_byte = inflation * ((1.0 - miss) / hop.hit_rate + miss / hop.rate);
+            let large = (bytes / count.max(1.0) / hop.largest as f64).ceil().max(1.0);
+            let latency = hop.latency[0] * (1.0 - miss) + hop.latency[1] * miss;
+            let alone = hop.startup * large + bytes / count.max(1.0) * per_byte;
+            // While its bytes are on the way a copy holds one of the places that the engine has for them.
+            let cycles = count * alone.max((alone + latency) / hop.outstanding as f64);
+            let of_main =
+                if self.machine.cache.is_some() && operand.role != OperandRole::Output { all * miss } else { all };
+            time.main += of_main * inflation.min(4.0) / self.machine.main_rate;
+            if let Some((_, _, rate)) = self.machine.cache {
+                time.cache += all / rate;
+            }
+            if operand.role == OperandRole::Output {
+                time.stores += cycles;
+                time.drain = cycles / count.max(1.0) + hop.latency[1];
+            } else {
+                let one = cycles / count.max(1.0);
+                first = first.max(hop.latency[1]);
+                time.fill += one;
+                match lines.iter_mut().find(|(engine, _)| *engine == hop.engine) {
+                    Some((_, sum)) => *sum += cycles,
+                    None => lines.push((hop.engine, cycles)),
+                }
+            }
+        }
+        time.fill += first;
+        time.loads = lines.iter().map(|(_, cycles)| *cycles).fold(0.0, f64::max);
+        let counts: f64 = tiles
+            .iter()
+            .enumerate()
+            .map(|(dim, tile)| {
+                let unit = self.granules[dim];
+                round_up(self.block.dims[dim].extent, unit) as f64 / round_up(*tile, unit) as f64
+            })
+            .product();
+        (time.unit, time.alone) = match (self.operator.unit, self.feeder) {
+            (Unit::Matrix, Some(feeder)) => {
+                let feeds = products(self.operator, self.gemm, tiles);
+                let (mut together, mut alone) = (0.0, 0.0);
+                for (size, times) in feeds {
+                    let feed = feeder.feed(size)?;
+                    time.fill = time.fill.max(feed.fill + first);
+                    together += feed.together * times as f64;
+                    alone += feed.unit * times as f64;
+                }
+                (counts * together, counts * alone)
+            }
+            _ => {
+                let unit = self.vector_cycles(tiles) * counts;
+                (unit, unit)
+            }
+        };
+        let out = self.operator.output();
+        let chain = if slots == Slots::All {
+            time.unit
+        } else {
+            // The next tile's first product waits until the sums are out.
+            time.unit + time.stores + copies(out) * self.hop(out).latency[0]
+        };
+        let busy = match slots {
+            Slots::Single => time.loads + chain,
+            _ => time.loads.max(chain).max(time.stores),
+        };
+        time.total = busy.max(time.main).max(time.cache) + time.fill + time.drain;
+        Some(time)
+    }
+
+    /// Cycles of the vector unit for one tile.
+    #[must_use]
+    pub fn vector_cycles(&self, tiles: &[u64]) -> f64 {
+        let out = &self.operator.operands[self.operator.output()];
+        let elements: f64 =
+            out.axes.iter().map(|axis| axis.as_plain().map_or(axis.extent, |dim| tiles[dim]) as f64).product();
+        let points: f64 = tiles.iter().map(|tile| *tile as f64).product();
+        let bytes = (self.operator.computes.bits() / 8).max(1);
+        let lanes = (self.machine.vector_width / bytes).max(1) as f64;
+        let one = |count: f64| {
+            let steps = (count / lanes).ceil();
+            (steps / self.machine.repeats as f64).ceil() * self.machine.startup + steps * lanes / self.machine.rate
+        };
+        self.operator.vector_per_output as f64 * one(elements) + self.operator.vector_per_point as f64 * one(points)
+    }
+}
+
+/// The products of one tile, rows, depth and columns, and how many of each: attention has two.
+#[must_use]
+pub fn products(operator: &Operator, gemm: &Gemm, tiles: &[u64]) -> Vec<([u64; 3], u64)> {
+    let [m, k, n, batch] = gemm.size(tiles);
+    if operator.kind != OperatorKind::Attention {
+        return vec![([m, k, n], batch)];
+    }
+    let width = |at: usize| operator.operands[at].axes.last().map_or(1, |axis| axis.extent);
+    // Scores: rows of the queries by rows of the keys; then the weights by the values.
+    vec![([m, width(1), k], batch), ([m, k, width(2)], batch)]
+}
+
+/// Thousandths of cycles, as the search compares them.
+fn thousandths(cycles: f64) -> u128 {
+    (cycles.max(0.0) * 1000.0) as u128
+}
+
+impl Objective for Timer<'_> {
+    fn score(&self, leaf: &Leaf<'_>) -> Score {
+        let nest: &Nest = leaf.nest;
+        let tiles = nest.tiles(leaf.picks);
+        let copies = |at: usize| {
+            let part = &nest.parts[at];
+            let touched = leaf.picks.iter().enumerate().filter(|(dim, _)| part.touches & (1 << dim) != 0);
+            let tiles: f64 = touched.map(|(dim, pick)| nest.choices[dim][*pick].count as f64).product();
+            tiles * nest.reloads(part, leaf.picks, leaf.order) as f64
+        };
+        if !self.sums_fit(leaf, &tiles) {
+            return [u128::MAX; 3];
+        }
+        let Some(time) = self.time(&tiles, &copies, leaf.read, leaf.written, self.slots) else {
+            return [u128::MAX; 3];
+        };
+        let total = thousandths(time.total);
+        let traffic = leaf.traffic();
+        let taken = u128::from(leaf.taken);
+        match self.goal {
+            Goal::Time => [total, traffic, taken],
+            Goal::Traffic => [traffic, total, taken],
+            Goal::Memory if self.limit.is_some_and(|limit| total > limit) => [u128::MAX; 3],
+            Goal::Memory => [taken, total, traffic],
+        }
+    }
+
+    fn least(&self, read: &[u64], written: &[u64]) -> u128 {
+        let bytes: u128 = read.iter().chain(written).map(|bytes| u128::from(*bytes)).sum();
+        match self.goal {
+            Goal::Traffic => bytes,
+            Goal::Memory => 0,
+            Goal::Time => {
+                let mut lines: Vec<(npumem_ir::EngineId, f64)> = Vec::new();
+                for (at, bytes) in read.iter().enumerate() {
+                    let hop = self.hop(at);
+                    let cycles = *bytes as f64 / hop.hit_rate.max(hop.rate);
+                    match lines.iter_mut().find(|(engine, _)| *engine == hop.engine) {
+                        Some((_, sum)) => *sum += cycles,
+                        None => lines.push((hop.engine, cycles)),
+                    }
+                }
+                let loads = lines.iter().map(|(_, cycles)| *cycles).fold(0.0, f64::max);
+                thousandths(loads.max(self.least_unit))
+            }
+        }
+    }
+}
+
+impl Timer<'_> {
+    /// Whether the sums of a tile fit when rows of several dims are rounded up together.
+    fn sums_fit(&self, leaf: &Leaf<'_>, tiles: &[u64]) -> bool {
+        if self.operator.unit == Unit::Vector || self.gemm.rows.len() < 2 {
+            return true;
+        }
+        let out = self.operator.output();
+        let part = &leaf.nest.parts[out];
+        let Some(pool) = part.pool else { return true };
+        let [m, _, n, batch] = self.gemm.size(tiles);
+        let [fm, _, fn_] = self.machine.fractal;
+        let bytes = round_up(m, fm) * round_up(n, fn_) * batch * part.near_bits / 8;
+        bytes.saturating_mul(leaf.nest.slots_of(part, leaf.picks)) <= leaf.nest.pools[pool].capacity
+    }
+}

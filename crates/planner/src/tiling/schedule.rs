@@ -1,0 +1,793 @@
+//! From an operator and a device to a schedule over the whole hierarchy.
+//!
+//! ```text
+//!   1. cores       the parallel dims are cut into one block per core; every way to cut them is a candidate
+//!   2. tiles       for a block, the exhaustive search of one boundary: main memory (or its cache) to the core
+//!   3. feed        for a tile, the steps of the matrix unit and the copies from the stage to it
+//!   4. time        closed form, the least of all candidates; ties go to traffic, then to bytes near the unit
+//! ```
+
+use super::bounds::{IoBound, io_bound};
+use super::gemm::{Feed, Feeder, Gemm};
+use super::machine::{Machine, MachineError, Room};
+use super::nest::{Nest, NestOperand, NestSetup, Pool, Slots, round_up};
+use super::objective::{CoreTime, Goal, Timer, products};
+use super::operator::{DimRole, OperandRole, Operator, OperatorKind, Unit};
+use super::search::{Found, SearchError, search};
+use npumem_ir::device::Precision;
+use npumem_ir::{Device, LinkId, SpaceId};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Why an operator has no schedule on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TileError {
+    /// The device cannot run it, or lacks a figure.
+    #[error("{0}")]
+    Machine(#[from] MachineError),
+    /// No unit for the type.
+    #[error("`{device}` has no unit that computes {element}")]
+    Element {
+        /// The device.
+        device: String,
+        /// The type.
+        element: String,
+    },
+    /// No tile fits.
+    #[error("{operator} on `{device}`: {why}{hint}")]
+    DoesNotFit {
+        /// The operator.
+        operator: String,
+        /// The device.
+        device: String,
+        /// The pool and the bytes.
+        why: SearchError,
+        /// Which buffers take them.
+        hint: String,
+    },
+}
+
+/// A buffer of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedBuffer {
+    /// Its name: the operand's, with the space when it has several.
+    pub name: String,
+    /// The operand.
+    pub operand: usize,
+    /// The space.
+    pub space: SpaceId,
+    /// The space's name.
+    pub space_name: String,
+    /// Bytes of one slot.
+    pub bytes: u64,
+    /// Bytes from one slot to the next.
+    pub pitch: u64,
+    /// Slots.
+    pub slots: u64,
+    /// Where slot 0 starts.
+    pub offset: u64,
+}
+
+/// Bytes over one link, all cores together, and the least that they could be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkTraffic {
+    /// From and to, for people: `hbm->l2`.
+    pub name: String,
+    /// The link of the device, when it is one.
+    pub link: Option<LinkId>,
+    /// Bytes.
+    pub bytes: u128,
+    /// The bound.
+    pub bound: Option<IoBound>,
+}
+
+/// A schedule of one operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// The operator.
+    pub operator: Operator,
+    /// How it runs on the device.
+    pub machine: Machine,
+    /// What was best.
+    pub goal: Goal,
+    /// Cores along each dim.
+    pub parts: Vec<u64>,
+    /// Extents of one core's block.
+    pub block: Vec<u64>,
+    /// Cores at work.
+    pub cores: u64,
+    /// The tiles of a block: sizes, order, traffic of one core.
+    pub found: Found,
+    /// Slots.
+    pub slots: Slots,
+    /// The feed of the matrix unit.
+    pub feed: Option<Feed>,
+    /// The product that the unit sees.
+    pub gemm: Gemm,
+    /// Buffers with their places.
+    pub buffers: Vec<PlacedBuffer>,
+    /// Spaces that buffers are in.
+    pub rooms: Vec<Room>,
+    /// Traffic by link.
+    pub links: Vec<LinkTraffic>,
+    /// Time.
+    pub time: CoreTime,
+    /// The compute roofline and the bandwidth roofline, in cycles.
+    pub roofs: [f64; 2],
+    /// Nodes of all searches.
+    pub work: u64,
+    /// Partitions that were searched, of how many.
+    pub partitions: (usize, usize),
+    /// Remarks.
+    pub notes: Vec<String>,
+}
+
+impl Schedule {
+    /// Seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.time.total / self.machine.clock
+    }
+
+    /// No schedule takes fewer cycles: the larger roofline.
+    #[must_use]
+    pub fn least_cycles(&self) -> f64 {
+        self.roofs[0].max(self.roofs[1])
+    }
+}
+
+/// Ways to cut that are searched in full.
+const MAX_PARTITIONS: usize = 24;
+/// Nodes of the search of one block, and of all blocks of one operator.
+const BLOCK_BUDGET: u64 = 20_000;
+const OPERATOR_BUDGET: u64 = 150_000;
+/// Largest kernel that is never cut on a device.
+const WHOLE_KERNEL: u64 = 64;
+
+/// What the search of one device and operator shares.
+pub(crate) struct Bench<'a> {
+    pub operator: &'a Operator,
+    pub machine: &'a Machine,
+    pub gemm: Gemm,
+    pub granules: Vec<u64>,
+    pub pools: Vec<Pool>,
+    pub rooms: Vec<Room>,
+    pub operands: Vec<NestOperand>,
+}
+
+/// The machine of an operator on a device.
+///
+/// # Errors
+/// When the device has no unit for it, or lacks a figure.
+pub fn machine_for(operator: &Operator, device: &Device) -> Result<Machine, TileError> {
+    let precision = Precision::of(operator.computes).ok_or_else(|| TileError::Element {
+        device: device.name.clone(),
+        element: operator.computes.name().to_owned(),
+    })?;
+    match Machine::new(device, operator.unit, precision) {
+        Ok(machine) => Ok(machine),
+        // A vector unit without a figure for the type computes it in f32.
+        Err(MachineError::Peak(_)) if operator.unit == Unit::Vector => {
+            Ok(Machine::new(device, operator.unit, Precision::F32)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The best schedule of an operator on a device.
+///
+/// # Errors
+/// When it cannot run there, or no tile fits.
+pub fn schedule(operator: &Operator, device: &Device, goal: Goal) -> Result<Schedule, TileError> {
+    let machine = machine_for(operator, device)?;
+    let whole = whole_kernels(operator);
+    let operator = &whole;
+    match best_schedule(operator, &machine, goal) {
+        // Rows that do not fit whole are read twice.
+        Err(TileError::DoesNotFit { .. }) if matches!(operator.kind, OperatorKind::Softmax | OperatorKind::Norm) => {
+            let mut twice = operator.clone();
+            twice.dims.iter_mut().for_each(|dim| dim.whole = false);
+            twice.passes = 2;
+            let mut found = best_schedule(&twice, &machine, goal)?;
+            found.notes.push(
+                "a row does not fit near the unit: every input is read twice (statistics first, then the result)"
+                    .into(),
+            );
+            Ok(found)
+        }
+        other => other,
+    }
+}
+
+/// The same with the dims of small kernels never cut: a part of a window is worth nothing while the whole fits.
+fn whole_kernels(operator: &Operator) -> Operator {
+    let mut whole = operator.clone();
+    for axis in operator.operands.iter().flat_map(|operand| &operand.axes) {
+        if let [_, (kernel, _)] = axis.terms.as_slice()
+            && operator.dims[*kernel].extent <= WHOLE_KERNEL
+        {
+            whole.dims[*kernel].whole = true;
+        }
+    }
+    whole
+}
+
+fn best_schedule(operator: &Operator, machine: &Machine, goal: Goal) -> Result<Schedule, TileError> {
+    let bench = Bench::new(operator, machine);
+    let bits = sides(operator);
+    let feeder = (operator.unit == Unit::Matrix).then(|| Feeder::new(machine, bits));
+    let mut partitions = bench.partitions(feeder.as_ref());
+    let many = partitions.len();
+    partitions.truncate(MAX_PARTITIONS);
+    let mut best: Option<(super::search::Score, Schedule)> = None;
+    let mut work = 0;
+    let mut searched = 0;
+    let mut refused = None;
+    let passes: &[(Goal, Option<f64>)] =
+        if goal == Goal::Memory { &[(Goal::Time, None), (Goal::Memory, Some(1.05))] } else { &[(goal, None)] };
+    for (pass, slack) in passes {
+        let limit = slack.zip(best.as_ref()).map(|(slack, (_, found))| (found.time.total * slack * 1000.0) as u128);
+        if slack.is_some() {
+            best = None;
+        }
+        for (parts, least) in &partitions {
+            let floor = (*least * 1000.0) as u128;
+            if *pass == Goal::Time && best.as_ref().is_some_and(|(score, _)| floor >= score[0]) {
+                continue;
+            }
+            searched += 1;
+            if work > OPERATOR_BUDGET && best.is_some() {
+                break;
+            }
+            for slots in [Slots::All, Slots::Inputs, Slots::Single] {
+                match bench.block(parts, slots, *pass, limit, *least, feeder.as_ref()) {
+                    Ok((found, time)) if found.score[0] < u128::MAX => {
+                        work += found.work;
+                        // Whole-device figures: the traffic of all cores.
+                        let mut score = found.score;
+                        if *pass == Goal::Traffic {
+                            score[0] = score[0].saturating_mul(u128::from(parts.iter().product::<u64>()));
+                        }
+                        if best.as_ref().is_none_or(|(with, _)| score < *with) {
+                            best = Some((score, bench.finish(parts, slots, goal, found, time, feeder.as_ref())));
+                        }
+                    }
+                    Ok((found, _)) => work += found.work,
+                    Err(why) => refused = Some(why),
+                }
+            }
+        }
+    }
+    match (best, refused) {
+        (Some((_, mut schedule)), _) => {
+            schedule.work = work;
+            schedule.partitions = (searched, many);
+            Ok(schedule)
+        }
+        (None, Some(why)) => Err(bench.does_not_fit(why)),
+        (None, None) => {
+            let pool = &bench.pools[0];
+            let why = SearchError::TooSmall { pool: pool.name.clone(), needed: pool.capacity, capacity: pool.capacity };
+            Err(bench.does_not_fit(why))
+        }
+    }
+}
+
+/// Bits of the elements of the left and the right operand.
+fn sides(operator: &Operator) -> [u64; 2] {
+    let of = |at: usize| operator.operands.get(at).map_or(16, |operand| operand.element.bits());
+    [of(0), of(1)]
+}
+
+impl<'a> Bench<'a> {
+    pub(crate) fn new(operator: &'a Operator, machine: &'a Machine) -> Self {
+        let gemm = Gemm::of(operator);
+        let mut granules = vec![1; operator.dims.len()];
+        if operator.unit == Unit::Matrix {
+            let [fm, fk, fn_] = machine.fractal;
+            // One dim alone is cut at the fractal; of several, the last that no window holds.
+            for (dims, unit) in [(&gemm.rows, fm), (&gemm.columns, fn_), (&gemm.depth, fk)] {
+                let plain = |dim: &&usize| {
+                    !operator
+                        .operands
+                        .iter()
+                        .flat_map(|o| &o.axes)
+                        .any(|axis| axis.as_plain().is_none() && axis.terms.iter().any(|(at, _)| at == *dim))
+                };
+                if let Some(dim) = dims.iter().rev().find(plain) {
+                    granules[*dim] = unit;
+                }
+            }
+        } else {
+            // Whole steps of the vector unit along the innermost axis of the result.
+            let out = &operator.operands[operator.output()];
+            let bits = out.element.bits().max(1);
+            if let Some(dim) = out.axes.last().and_then(super::operator::Axis::as_plain)
+                && !operator.dims[dim].whole
+            {
+                let unit = (machine.left.near.alignment.max(machine.left.hops[0].granularity) * 8 / bits).max(1);
+                granules[dim] = unit.min(operator.dims[dim].extent);
+            }
+        }
+        let mut rooms: Vec<Room> = Vec::new();
+        let mut pools: Vec<Pool> = Vec::new();
+        let mut pool_of = |room: &Room| match rooms.iter().position(|with| with.space == room.space) {
+            Some(at) => at,
+            None => {
+                rooms.push(room.clone());
+                pools.push(Pool { name: room.name.clone(), capacity: room.capacity, alignment: room.alignment });
+                rooms.len() - 1
+            }
+        };
+        let operands = operator
+            .operands
+            .iter()
+            .map(|operand| {
+                let route = machine.route(operand.side);
+                let sums = operand.side == super::operator::Side::Accumulator;
+                let room = if sums { &route.near } else { route.stage.as_ref().unwrap_or(&route.near) };
+                let row_unit = if operator.unit == Unit::Vector {
+                    (room.alignment * 8 / operand.element.bits().max(1)).max(1)
+                } else {
+                    1
+                };
+                NestOperand {
+                    pool: Some(pool_of(room)),
+                    near_bits: if sums { operator.accumulates.bits() } else { operand.element.bits() },
+                    row_unit,
+                    moved: operand.role != OperandRole::Temporary,
+                }
+            })
+            .collect();
+        // Results that leave over another space need a part of it.
+        if let Some(stage) = &machine.out.stage {
+            let at = pool_of(stage);
+            pools[at].capacity -= staging(stage.capacity, stage.alignment);
+        }
+        Bench { operator, machine, gemm, granules, pools, rooms, operands }
+    }
+
+    /// Every way to cut the parallel dims into blocks for the cores, the least time first.
+    fn partitions(&self, feeder: Option<&Feeder<'_>>) -> Vec<(Vec<u64>, f64)> {
+        let cores = self.machine.cores;
+        let dims: Vec<usize> = (0..self.operator.dims.len())
+            .filter(|dim| self.operator.dims[*dim].role == DimRole::Parallel && !self.operator.dims[*dim].whole)
+            .collect();
+        let mut all: Vec<Vec<u64>> = vec![vec![1; self.operator.dims.len()]];
+        for dim in dims {
+            let units = self.operator.dims[dim].extent.div_ceil(self.granules[dim]);
+            let mut longer = Vec::new();
+            for parts in &all {
+                let used: u64 = parts.iter().product();
+                let mut last = 0;
+                for count in 1..=(cores / used).min(units) {
+                    // Only counts that leave no core without work.
+                    let real = units.div_ceil(units.div_ceil(count));
+                    if real != last {
+                        let mut next = parts.clone();
+                        next[dim] = real;
+                        longer.push(next);
+                        last = real;
+                    }
+                }
+            }
+            if longer.len() > 20_000 {
+                longer.truncate(20_000);
+            }
+            all = longer;
+        }
+        let summed = self.operator.dims.iter().position(|dim| dim.role == DimRole::Reduction);
+        if let Some(dim) = summed.filter(|_| self.operator.split > 1) {
+            let most = cores.max(self.operator.split);
+            all.retain(|parts| parts.iter().product::<u64>() * self.operator.split <= most);
+            all.iter_mut().for_each(|parts| parts[dim] = self.operator.split);
+        }
+        let mut scored: Vec<(Vec<u64>, f64, f64)> = all
+            .into_iter()
+            .map(|parts| {
+                let block = self.block_of(&parts);
+                let least = self.least_unit(&block, feeder);
+                let bytes: f64 = self
+                    .operator
+                    .operands
+                    .iter()
+                    .filter(|operand| operand.role != OperandRole::Temporary)
+                    .map(|operand| {
+                        let elements: f64 = operand
+                            .axes
+                            .iter()
+                            .map(|axis| {
+                                let (first, end) = axis.touched(&|dim| (0, block[dim]));
+                                (end - first) as f64
+                            })
+                            .product();
+                        elements * operand.element.bits() as f64 / 8.0
+                    })
+                    .sum();
+                (parts, least, bytes)
+            })
+            .collect();
+        let rate = self.machine.left.hops[0].hit_rate;
+        scored.sort_by(|a, b| {
+            let key = |one: &(Vec<u64>, f64, f64)| one.1.max(one.2 / rate);
+            key(a).total_cmp(&key(b)).then(a.2.total_cmp(&b.2)).then(a.0.cmp(&b.0))
+        });
+        scored
+            .into_iter()
+            .map(|(parts, least, bytes)| {
+                let floor = least.max(bytes / rate / 2.0);
+                (parts, if self.operator.unit == Unit::Matrix { least } else { floor.min(least) })
+            })
+            .collect()
+    }
+
+    fn block_of(&self, parts: &[u64]) -> Vec<u64> {
+        parts
+            .iter()
+            .enumerate()
+            .map(|(dim, count)| {
+                let extent = self.operator.dims[dim].extent;
+                let unit = self.granules[dim];
+                (extent.div_ceil(unit).div_ceil(*count) * unit).min(extent)
+            })
+            .collect()
+    }
+
+    /// Cycles that the unit needs at least for a block.
+    fn least_unit(&self, block: &[u64], feeder: Option<&Feeder<'_>>) -> f64 {
+        let share: f64 =
+            self.operator.points as f64 / self.operator.dims.iter().map(|dim| dim.extent as f64).product::<f64>();
+        let points: f64 = block.iter().map(|extent| *extent as f64).product::<f64>() * share;
+        match feeder {
+            Some(_) => points * self.operator.matrix_per_point as f64 / self.machine.rate,
+            None => {
+                let out = &self.operator.operands[self.operator.output()];
+                let elements: f64 =
+                    out.axes.iter().map(|axis| axis.as_plain().map_or(axis.extent, |dim| block[dim]) as f64).product();
+                (elements * self.operator.vector_per_output as f64 + points * self.operator.vector_per_point as f64)
+                    / self.machine.rate
+            }
+        }
+    }
+
+    fn setup(&self, slots: Slots) -> NestSetup {
+        NestSetup {
+            pools: self.pools.clone(),
+            operands: self.operands.clone(),
+            granules: self.granules.clone(),
+            largest: self.operator.dims.iter().map(|dim| dim.extent).collect(),
+            slots,
+            spill: false,
+        }
+    }
+
+    fn block(
+        &self,
+        parts: &[u64],
+        slots: Slots,
+        goal: Goal,
+        limit: Option<u128>,
+        least: f64,
+        feeder: Option<&Feeder<'_>>,
+    ) -> Result<(Found, CoreTime), SearchError> {
+        let mut block = self.operator.clone();
+        for (dim, extent) in block.dims.iter_mut().zip(self.block_of(parts)) {
+            dim.extent = extent;
+        }
+        let nest = Nest::new(&block, &self.setup(slots));
+        let timer = Timer {
+            operator: self.operator,
+            block: &block,
+            machine: self.machine,
+            feeder,
+            gemm: &self.gemm,
+            cores: parts.iter().product(),
+            slots,
+            granules: &self.granules,
+            goal,
+            limit,
+            least_unit: least,
+        };
+        let found = search(&nest, &timer, BLOCK_BUDGET)?;
+        let copies = |at: usize| copies(&block, self.operator, at, &found);
+        let time = timer.time(&found.tiles, &copies, &found.read, &found.written, slots).unwrap_or_default();
+        Ok((found, time))
+    }
+
+    fn finish(
+        &self,
+        parts: &[u64],
+        slots: Slots,
+        goal: Goal,
+        found: Found,
+        time: CoreTime,
+        feeder: Option<&Feeder<'_>>,
+    ) -> Schedule {
+        let operator = self.operator;
+        let cores: u64 = parts.iter().product();
+        let feed = feeder.and_then(|feeder| {
+            products(operator, &self.gemm, &found.tiles).first().and_then(|(size, _)| feeder.feed(*size))
+        });
+        let block = self.block_of(parts);
+        let buffers = self.buffers(&found, feed.as_ref());
+        let links = self.links(parts, &block, &found, feed.as_ref());
+        let machine = self.machine;
+        let all = machine.rate * machine.cores as f64;
+        let operations =
+            if operator.unit == Unit::Matrix { operator.matrix_operations() } else { operator.vector_operations() };
+        let roofs = [operations / all, operator.compulsory_bytes() as f64 / machine.main_rate];
+        let mut notes = Vec::new();
+        if operator.unit == Unit::Matrix && operator.vector_per_output > 0 {
+            notes.push("the functions after the product are taken to run on the way out of the accumulators; their time is not counted".into());
+        }
+        if operator.split > 1 {
+            notes.push(format!(
+                "split-K: {} partial results in {} are added at the end; that pass is not in the time",
+                operator.split,
+                operator.accumulates.name()
+            ));
+        }
+        Schedule {
+            operator: operator.clone(),
+            machine: machine.clone(),
+            goal,
+            parts: parts.to_vec(),
+            block,
+            cores,
+            found,
+            slots,
+            feed,
+            gemm: self.gemm.clone(),
+            buffers,
+            rooms: self.rooms.clone(),
+            links,
+            time,
+            roofs,
+            work: 0,
+            partitions: (0, 0),
+            notes,
+        }
+    }
+
+    /// Every buffer with its place: one after another in each space.
+    pub(crate) fn buffers(&self, found: &Found, feed: Option<&Feed>) -> Vec<PlacedBuffer> {
+        let mut next: BTreeMap<SpaceId, u64> = BTreeMap::new();
+        let mut buffers = Vec::new();
+        let mut place = |name: String, operand: usize, room: &Room, bytes: u64, slots: u64| {
+            let at = next.entry(room.space).or_insert(room.start);
+            let pitch = round_up(bytes, room.alignment);
+            let offset = round_up(*at, room.alignment);
+            *at = offset.saturating_add(pitch.saturating_mul(slots));
+            buffers.push(PlacedBuffer {
+                name,
+                operand,
+                space: room.space,
+                space_name: room.name.clone(),
+                bytes,
+                pitch,
+                slots,
+                offset,
+            });
+        };
+        for (at, operand) in self.operator.operands.iter().enumerate() {
+            let Some(pool) = self.operands[at].pool else { continue };
+            let bytes = if self.operator.unit == Unit::Matrix && operand.role == OperandRole::Output {
+                // Rows of several dims are rounded up together.
+                found.slot_bytes[at].max(self.sum_bytes(found, at))
+            } else {
+                found.slot_bytes[at]
+            };
+            place(operand.name.clone(), at, &self.rooms[pool], bytes, found.slots[at]);
+        }
+        if let Some(feed) = feed {
+            for (side, route) in [&self.machine.left, &self.machine.right].into_iter().enumerate() {
+                if route.stage.is_some() && feed.slots[side] > 0 {
+                    let name = format!("{}_{}", self.operator.operands[side].name, route.near.name);
+                    place(name, side, &route.near, feed.bytes[side], feed.slots[side]);
+                }
+            }
+        }
+        if let Some(stage) = &self.machine.out.stage {
+            let out = self.operator.output();
+            let name = format!("{}_{}", self.operator.operands[out].name, stage.name);
+            place(
+                name,
+                out,
+                stage,
+                staging(stage.capacity, stage.alignment) / 2 / stage.alignment * stage.alignment,
+                2,
+            );
+        }
+        buffers
+    }
+
+    fn sum_bytes(&self, found: &Found, operand: usize) -> u64 {
+        if self.operator.kind == OperatorKind::Attention {
+            return 0;
+        }
+        let [m, _, n, batch] = self.gemm.size(&found.tiles);
+        let [fm, _, fn_] = self.machine.fractal;
+        round_up(m, fm) * round_up(n, fn_) * batch * self.operands[operand].near_bits / 8
+    }
+
+    fn links(&self, parts: &[u64], block: &[u64], found: &Found, feed: Option<&Feed>) -> Vec<LinkTraffic> {
+        let (operator, machine) = (self.operator, self.machine);
+        let cores = u128::from(parts.iter().product::<u64>());
+        let name = |space: SpaceId| self.rooms.iter().find(|room| room.space == space).map(|room| room.name.clone());
+        let near: u64 = self.rooms.iter().map(|room| room.capacity).sum();
+        let bound = spread_bound(operator, near, u64::try_from(cores).unwrap_or(1));
+        let mut links = Vec::new();
+        let core_reads: u128 =
+            found.read.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() * cores * u128::from(operator.passes);
+        let writes: u128 = found.written.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() * cores;
+        let inward = name(machine.left.hops[0].to).unwrap_or_default();
+        if let Some((_, capacity, _)) = machine.cache {
+            let (read, written) = self.main_traffic(parts, block, found, capacity);
+            links.push(LinkTraffic {
+                name: "main memory<->cache".into(),
+                link: None,
+                bytes: read + written,
+                bound: Some(io_bound(operator, capacity)),
+            });
+            links.push(LinkTraffic {
+                name: format!("cache<->cores ({inward})"),
+                link: machine.left.hops[0].hit,
+                bytes: core_reads + writes,
+                bound: Some(bound),
+            });
+        } else {
+            links.push(LinkTraffic {
+                name: format!("main memory<->cores ({inward})"),
+                link: Some(machine.left.hops[0].link),
+                bytes: core_reads + writes,
+                bound: Some(bound),
+            });
+        }
+        if let Some(feed) = feed {
+            let tiles: u128 =
+                found.tiles.iter().zip(block).map(|(tile, extent)| u128::from(extent.div_ceil(*tile))).product();
+            for (side, route) in [&machine.left, &machine.right].into_iter().enumerate() {
+                if let (Some(stage), Some(hop)) = (&route.stage, route.hops.last()) {
+                    let bytes = u128::from(feed.moved[side]) * tiles * cores;
+                    links.push(LinkTraffic {
+                        name: format!("{}->{}", stage.name, route.near.name),
+                        link: Some(hop.link),
+                        bytes,
+                        bound: None,
+                    });
+                }
+            }
+        }
+        links
+    }
+
+    /// Bytes between main memory and its cache: what comes again after more than the cache holds is read again.
+    fn main_traffic(&self, parts: &[u64], block: &[u64], found: &Found, capacity: u64) -> (u128, u128) {
+        let operator = self.operator;
+        let count = |dim: usize| block[dim].div_ceil(found.tiles[dim]);
+        // Distinct bytes of an operand, all cores together, when the loops at `inner` run and the others stand.
+        let distinct = |at: usize, inner: &dyn Fn(usize) -> bool| -> f64 {
+            let operand = &operator.operands[at];
+            let elements: f64 = operand
+                .axes
+                .iter()
+                .map(|axis| {
+                    let (first, end) = axis.touched(&|dim| {
+                        let one = if inner(dim) { block[dim] } else { found.tiles[dim] };
+                        (0, one.saturating_mul(parts[dim]).min(operator.dims[dim].extent))
+                    });
+                    (end - first) as f64
+                })
+                .product();
+            elements * operand.element.bits() as f64 / 8.0
+        };
+        let mut read = 0_u128;
+        for operand in &operator.operands {
+            if !matches!(operand.role, OperandRole::Input | OperandRole::Late) {
+                continue;
+            }
+            let mut times = u128::from(operator.passes);
+            let inner_most = found.order.iter().rposition(|dim| operand.touches(*dim) && count(*dim) > 1);
+            for (place, dim) in found.order.iter().enumerate() {
+                if operand.touches(*dim) || inner_most.is_none_or(|last| place > last) {
+                    continue;
+                }
+                // One turn of this loop touches everything that its inner loops touch.
+                let inside = |with: usize| found.order.iter().position(|d| *d == with).is_none_or(|p| p > place);
+                let all: f64 = (0..operator.operands.len())
+                    .filter(|other| operator.operands[*other].role != OperandRole::Temporary)
+                    .map(|other| distinct(other, &inside))
+                    .sum();
+                if all > capacity as f64 {
+                    times = times.saturating_mul(u128::from(count(*dim)));
+                }
+            }
+            read += u128::from(operator.moved_bytes(operand)) * times;
+        }
+        let out = operator.output();
+        (read, u128::from(operator.moved_bytes(&operator.operands[out])))
+    }
+
+    fn does_not_fit(&self, why: SearchError) -> TileError {
+        let smallest: Vec<String> = self
+            .operator
+            .operands
+            .iter()
+            .enumerate()
+            .filter_map(|(at, operand)| {
+                let pool = self.operands[at].pool?;
+                let SearchError::TooSmall { pool: full, .. } = &why;
+                if self.pools[pool].name != *full {
+                    return None;
+                }
+                let elements: u128 = operand
+                    .axes
+                    .iter()
+                    .map(|axis| {
+                        u128::from(match axis.as_plain() {
+                            Some(dim) if !self.operator.dims[dim].whole => self.granules[dim],
+                            Some(dim) => self.operator.dims[dim].extent,
+                            None if axis.terms.is_empty() => axis.extent,
+                            None => {
+                                let (first, end) = axis.touched(&|dim| {
+                                    (0, if self.operator.dims[dim].whole { self.operator.dims[dim].extent } else { 1 })
+                                });
+                                end - first
+                            }
+                        })
+                    })
+                    .product();
+                Some(format!(
+                    "'{}' {} B",
+                    operand.name,
+                    super::operator::bytes_of(elements, self.operands[at].near_bits)
+                ))
+            })
+            .collect();
+        TileError::DoesNotFit {
+            operator: self.operator.name.clone(),
+            device: self.machine.device.clone(),
+            why,
+            hint: format!(" (its smallest buffers: {})", smallest.join(", ")),
+        }
+    }
+}
+
+/// Copies of an operand's tiles for one core's block.
+fn copies(block: &Operator, operator: &Operator, at: usize, found: &Found) -> f64 {
+    let operand = &operator.operands[at];
+    let count = |dim: usize| block.dims[dim].extent.div_ceil(found.tiles[dim]) as f64;
+    let tiles: f64 = (0..block.dims.len()).filter(|dim| operand.touches(*dim)).map(count).product();
+    let (mut pending, mut turns) = (1.0, 1.0);
+    for dim in &found.order {
+        if operand.touches(*dim) {
+            turns *= pending;
+            pending = 1.0;
+        } else if !(operand.role == OperandRole::Late && operator.dims[*dim].role == DimRole::Reduction) {
+            pending *= count(*dim);
+        }
+    }
+    tiles * turns
+}
+
+/// Bytes of a space through which results leave.
+fn staging(capacity: u64, alignment: u64) -> u64 {
+    let part = capacity / 8 / alignment.max(1) * alignment.max(1);
+    part.min(64 << 10).max(alignment.min(capacity))
+}
+
+/// The bound of a boundary that many cores share: each has its own room and may begin with it full.
+fn spread_bound(operator: &Operator, capacity: u64, cores: u64) -> IoBound {
+    let mut bound = io_bound(operator, capacity);
+    if matches!(operator.kind, OperatorKind::Matmul | OperatorKind::Conv | OperatorKind::Attention) && cores > 1 {
+        let slack = match operator.kind {
+            OperatorKind::Attention => u128::from(capacity),
+            _ => 2 * u128::from(capacity),
+        };
+        // io_bound took the slack of one core off; the others have theirs.
+        bound.capacity_term = bound.capacity_term.saturating_sub(slack * u128::from(cores - 1));
+        bound.bytes = bound.compulsory.max(bound.capacity_term);
+        bound.formula = format!("{}; S on each of {cores} cores", bound.formula);
+    }
+    bound
+}

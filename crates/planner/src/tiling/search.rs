@@ -1,0 +1,410 @@
+//! The exhaustive search over tile sizes and loop orders of one boundary, with pruning that loses nothing.
+//!
+//! A depth-first walk picks a candidate for one dim after another. A branch is left when the tiles picked so far take more
+//! room than there is even with the smallest candidates for the rest, or when its least traffic even with the best
+//! candidates for the rest is no better than what was found. Ties go to fewer copies, then to fewer bytes near the unit.
+
+use super::nest::{Nest, Part};
+use super::operator::OperandRole;
+use thiserror::Error;
+
+/// What a schedule is worth: compared in order, smaller is better.
+pub type Score = [u128; 3];
+
+/// What a complete pick of tiles and an order come to.
+#[derive(Debug)]
+pub struct Leaf<'a> {
+    /// The nest.
+    pub nest: &'a Nest,
+    /// The candidate of each dim.
+    pub picks: &'a [usize],
+    /// The loops, outermost first.
+    pub order: &'a [usize],
+    /// Bytes read over the boundary, by operand.
+    pub read: &'a [u64],
+    /// Bytes written over the boundary, by operand.
+    pub written: &'a [u64],
+    /// Bytes taken in all pools together.
+    pub taken: u64,
+}
+
+impl Leaf<'_> {
+    /// Bytes over the boundary, both ways.
+    #[must_use]
+    pub fn traffic(&self) -> u128 {
+        self.read.iter().chain(self.written).map(|bytes| u128::from(*bytes)).sum()
+    }
+
+    /// How many tiles are copied in or out.
+    #[must_use]
+    pub fn copies(&self) -> u128 {
+        let of = |part: &Part| {
+            let tiles = self.picks.iter().enumerate().filter(|(dim, _)| part.touches & (1 << dim) != 0);
+            let tiles: u128 = tiles.map(|(dim, pick)| u128::from(self.nest.choices[dim][*pick].count)).product();
+            tiles.saturating_mul(u128::from(self.nest.reloads(part, self.picks, self.order)))
+        };
+        self.nest.parts.iter().filter(|part| part.moved).map(of).fold(0, u128::saturating_add)
+    }
+}
+
+/// What is minimised.
+pub trait Objective {
+    /// What a complete pick is worth.
+    fn score(&self, leaf: &Leaf<'_>) -> Score;
+    /// The least first number of any score in a branch whose operands read and write at least so much.
+    fn least(&self, read: &[u64], written: &[u64]) -> u128;
+}
+
+/// The least traffic; then the fewest copies, then the fewest bytes near the unit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LeastTraffic;
+
+impl Objective for LeastTraffic {
+    fn score(&self, leaf: &Leaf<'_>) -> Score {
+        [leaf.traffic(), leaf.copies(), u128::from(leaf.taken)]
+    }
+
+    fn least(&self, read: &[u64], written: &[u64]) -> u128 {
+        read.iter().chain(written).map(|bytes| u128::from(*bytes)).sum()
+    }
+}
+
+/// The best schedule of a boundary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Tile size of each dim.
+    pub tiles: Vec<u64>,
+    /// Loops with more than one turn, outermost first.
+    pub order: Vec<usize>,
+    /// Bytes read over the boundary, by operand.
+    pub read: Vec<u64>,
+    /// Bytes written over the boundary, by operand.
+    pub written: Vec<u64>,
+    /// Bytes of one slot, by operand.
+    pub slot_bytes: Vec<u64>,
+    /// Slots, by operand.
+    pub slots: Vec<u64>,
+    /// Bytes taken, by pool.
+    pub taken: Vec<u64>,
+    /// What it is worth.
+    pub score: Score,
+    /// Nodes of the search that were visited.
+    pub work: u64,
+    /// Nothing better exists among the rectangular schedules of this boundary.
+    pub proven: bool,
+}
+
+impl Found {
+    /// Bytes over the boundary, both ways.
+    #[must_use]
+    pub fn traffic(&self) -> u128 {
+        self.read.iter().chain(&self.written).map(|bytes| u128::from(*bytes)).sum()
+    }
+}
+
+/// Why there is no schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SearchError {
+    /// Even the smallest tiles do not fit.
+    #[error("no tile fits: the smallest one needs {needed} bytes in '{pool}', which has {capacity}")]
+    TooSmall {
+        /// The pool.
+        pool: String,
+        /// The least that it takes.
+        needed: u64,
+        /// What there is.
+        capacity: u64,
+    },
+}
+
+/// Nodes that one search may visit.
+pub const BUDGET: u64 = 4_000_000;
+
+struct Walk<'a, O: Objective + ?Sized> {
+    nest: &'a Nest,
+    objective: &'a O,
+    /// Dims in the order in which they are picked.
+    dims: Vec<usize>,
+    picks: Vec<usize>,
+    best: Option<(Score, Vec<usize>, usize)>,
+    work: u64,
+    budget: u64,
+    read: Vec<u64>,
+    written: Vec<u64>,
+}
+
+/// The best tiles and order of a boundary.
+///
+/// # Errors
+/// When even the smallest tiles do not fit.
+pub fn search<O: Objective + ?Sized>(nest: &Nest, objective: &O, budget: u64) -> Result<Found, SearchError> {
+    let dims = pick_order(nest);
+    let mut walk = Walk {
+        nest,
+        objective,
+        picks: vec![0; nest.choices.len()],
+        dims,
+        best: None,
+        work: 0,
+        budget,
+        read: vec![0; nest.parts.len()],
+        written: vec![0; nest.parts.len()],
+    };
+    smallest_fits(nest)?;
+    walk.greedy();
+    walk.go(0);
+    let proven = walk.work < budget && !nest.thinned;
+    let work = walk.work;
+    let Some((score, picks, order)) = walk.best else { return Err(too_small(nest)) };
+    Ok(found(nest, &picks, &nest.orders[order], score, work, proven))
+}
+
+/// What a complete pick comes to, as a result.
+pub(crate) fn found(nest: &Nest, picks: &[usize], order: &[usize], score: Score, work: u64, proven: bool) -> Found {
+    let traffic =
+        nest.parts.iter().map(|part| Nest::traffic(part, nest.once(part, picks), nest.reloads(part, picks, order)));
+    let (read, written) = traffic.unzip();
+    let mut taken = vec![0_u64; nest.pools.len()];
+    for part in &nest.parts {
+        if let Some(pool) = part.pool {
+            taken[pool] = taken[pool].saturating_add(nest.bytes_taken(part, picks));
+        }
+    }
+    let slot_bytes =
+        nest.parts.iter().map(|part| super::operator::bytes_of(u128::from(nest.room(part, picks)), part.near_bits));
+    Found {
+        tiles: nest.tiles(picks),
+        order: order.iter().copied().filter(|dim| nest.choices[*dim][picks[*dim]].count > 1).collect(),
+        read,
+        written,
+        slot_bytes: slot_bytes.collect(),
+        slots: nest.parts.iter().map(|part| nest.slots_of(part, picks)).collect(),
+        taken,
+        score,
+        work,
+        proven,
+    }
+}
+
+/// Dims that most operands touch and that have many candidates first; the ones that no window holds last.
+fn pick_order(nest: &Nest) -> Vec<usize> {
+    let mut dims: Vec<usize> = (0..nest.choices.len()).collect();
+    // What is summed goes last: its tile size changes little but the room.
+    dims.sort_by_key(|dim| {
+        (nest.monotone[*dim] && nest.reduction & (1 << dim) != 0, nest.choices[*dim].len() == 1, *dim)
+    });
+    if let Some(last) = dims.iter().rposition(|dim| nest.monotone[*dim] && nest.choices[*dim].len() > 1) {
+        let dim = dims.remove(last);
+        dims.push(dim);
+    }
+    dims
+}
+
+fn smallest_fits(nest: &Nest) -> Result<(), SearchError> {
+    let picks = vec![0; nest.choices.len()];
+    let mut taken = vec![0_u64; nest.pools.len()];
+    for part in &nest.parts {
+        if let Some(pool) = part.pool {
+            let one = super::operator::bytes_of(u128::from(nest.room(part, &picks)), part.near_bits);
+            taken[pool] = taken[pool].saturating_add(super::nest::round_up(one, nest.pools[pool].alignment));
+        }
+    }
+    match taken.iter().zip(&nest.pools).find(|(taken, pool)| **taken > pool.capacity) {
+        Some((taken, pool)) => {
+            Err(SearchError::TooSmall { pool: pool.name.clone(), needed: *taken, capacity: pool.capacity })
+        }
+        None => Ok(()),
+    }
+}
+
+fn too_small(nest: &Nest) -> SearchError {
+    let picks = vec![0; nest.choices.len()];
+    let mut worst = (0_u64, 0_usize);
+    for (at, pool) in nest.pools.iter().enumerate() {
+        let of = |part: &Part| if part.pool == Some(at) { nest.bytes_taken(part, &picks) } else { 0 };
+        let taken = nest.parts.iter().map(of).fold(0, u64::saturating_add);
+        if taken > pool.capacity && taken > worst.0 {
+            worst = (taken, at);
+        }
+    }
+    let pool = &nest.pools[worst.1.min(nest.pools.len().saturating_sub(1))];
+    SearchError::TooSmall { pool: pool.name.clone(), needed: worst.0.max(pool.capacity), capacity: pool.capacity }
+}
+
+impl<O: Objective + ?Sized> Walk<'_, O> {
+    /// A first good answer: from the smallest tiles, grow the dim that helps most, for as long as one does.
+    fn greedy(&mut self) {
+        self.picks.iter_mut().for_each(|pick| *pick = 0);
+        if !self.fits_whole() {
+            return;
+        }
+        self.leaf();
+        loop {
+            let mut best: Option<(Score, usize, usize)> = None;
+            for dim in 0..self.picks.len() {
+                let now = self.picks[dim];
+                for next in
+                    [now + 1, now + 1 + (self.nest.choices[dim].len() - now) / 4, self.nest.choices[dim].len() - 1]
+                {
+                    if next <= now || next >= self.nest.choices[dim].len() {
+                        continue;
+                    }
+                    self.picks[dim] = next;
+                    if self.fits_whole() {
+                        let score = self.leaf();
+                        if best.as_ref().is_none_or(|(least, ..)| score < *least) {
+                            best = Some((score, dim, next));
+                        }
+                    }
+                    self.picks[dim] = now;
+                }
+            }
+            match best {
+                Some((_, dim, next)) => self.picks[dim] = next,
+                None => return,
+            }
+        }
+    }
+
+    fn go(&mut self, depth: usize) {
+        let Some(&dim) = self.dims.get(depth) else {
+            self.leaf();
+            return;
+        };
+        let last = depth + 1 == self.dims.len();
+        for pick in (0..self.nest.choices[dim].len()).rev() {
+            if self.work >= self.budget {
+                return;
+            }
+            self.work += 1;
+            self.picks[dim] = pick;
+            if !self.may_fit(depth) {
+                continue;
+            }
+            if self.may_win(depth) {
+                self.go(depth + 1);
+            }
+            // The largest that fits moves no more than any smaller one.
+            if last && self.nest.monotone[dim] {
+                break;
+            }
+        }
+        self.picks[dim] = 0;
+    }
+
+    fn picked(&self, depth: usize, dims: &[usize]) -> bool {
+        dims.iter().all(|dim| self.dims[..=depth].contains(dim))
+    }
+
+    /// Room with the smallest candidates for what is not picked yet (which are the picks at 0).
+    fn may_fit(&self, depth: usize) -> bool {
+        if depth + 1 == self.dims.len() {
+            return self.fits_whole();
+        }
+        let mut taken = [0_u64; 8];
+        for part in &self.nest.parts {
+            let Some(pool) = part.pool else { continue };
+            let room = part.factors.iter().fold(part.fixed_room, |product, factor| {
+                let extent = if self.picked(depth, &factor.dims) { factor.at(&self.picks).1 } else { factor.least.1 };
+                product.saturating_mul(extent)
+            });
+            let bytes = super::operator::bytes_of(u128::from(room), part.near_bits);
+            taken[pool] = taken[pool].saturating_add(bytes);
+        }
+        self.nest.pools.iter().zip(taken).all(|(pool, taken)| taken <= pool.capacity)
+    }
+
+    fn fits_whole(&self) -> bool {
+        let mut taken = [0_u64; 8];
+        for part in &self.nest.parts {
+            if let Some(pool) = part.pool {
+                taken[pool] = taken[pool].saturating_add(self.nest.bytes_taken(part, &self.picks));
+            }
+        }
+        self.nest.pools.iter().zip(taken).all(|(pool, taken)| taken <= pool.capacity)
+    }
+
+    /// Whether the least traffic of some order, with the best candidates for the rest, beats what was found.
+    fn may_win(&mut self, depth: usize) -> bool {
+        let Some((best, ..)) = &self.best else { return true };
+        let best = best[0];
+        let nest = self.nest;
+        let full = depth + 1 == self.dims.len();
+        let mut known = 0_u32;
+        for dim in &self.dims[..=depth] {
+            known |= 1 << dim;
+        }
+        for order in &nest.orders {
+            for (at, part) in nest.parts.iter().enumerate() {
+                let once = part.factors.iter().fold(u128::from(part.fixed), |product, factor| {
+                    let known = factor.dims.iter().all(|dim| known & (1 << dim) != 0);
+                    product.saturating_mul(u128::from(if known { factor.at(&self.picks).0 } else { factor.least.0 }))
+                });
+                let reloads = reloads_at_least(nest, part, &self.picks, order, known);
+                let (read, written) = Nest::traffic(part, once, reloads);
+                self.read[at] = read;
+                self.written[at] = written;
+            }
+            let least = self.objective.least(&self.read, &self.written);
+            if least < best || (full && least == best) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Scores a complete pick in every order; keeps the best. Returns the best of this pick.
+    fn leaf(&mut self) -> Score {
+        let nest = self.nest;
+        let mut least = [u128::MAX; 3];
+        let taken = nest.parts.iter().map(|part| nest.bytes_taken(part, &self.picks)).fold(0, u64::saturating_add);
+        let once: Vec<u128> = nest.parts.iter().map(|part| nest.once(part, &self.picks)).collect();
+        for (index, order) in nest.orders.iter().enumerate() {
+            self.work += 1;
+            let mut spilled = false;
+            for (at, part) in nest.parts.iter().enumerate() {
+                let reloads = nest.reloads(part, &self.picks, order);
+                spilled |= part.role == OperandRole::Output && reloads > 1;
+                let (read, written) = Nest::traffic(part, once[at], reloads);
+                self.read[at] = read;
+                self.written[at] = written;
+            }
+            if spilled && !nest.spill {
+                continue;
+            }
+            let leaf = Leaf { nest, picks: &self.picks, order, read: &self.read, written: &self.written, taken };
+            let score = self.objective.score(&leaf);
+            least = least.min(score);
+            let better = match &self.best {
+                Some((best, picks, at)) => (score, &self.picks, index) < (*best, picks, *at),
+                None => true,
+            };
+            if better {
+                self.best = Some((score, self.picks.clone(), index));
+            }
+        }
+        least
+    }
+}
+
+/// As [`Nest::reloads`], with one turn for every loop that is not picked yet.
+fn reloads_at_least(nest: &Nest, part: &Part, picks: &[usize], order: &[usize], known: u32) -> u64 {
+    let mut pending = 1_u64;
+    let mut turns = 1_u64;
+    for dim in order {
+        if known & (1 << dim) == 0 {
+            continue;
+        }
+        let count = nest.choices[*dim][picks[*dim]].count;
+        if count == 1 {
+            continue;
+        }
+        if part.touches & (1 << dim) != 0 {
+            turns = turns.saturating_mul(pending);
+            pending = 1;
+        } else if !(part.role == OperandRole::Late && nest.reduction & (1 << dim) != 0) {
+            pending = pending.saturating_mul(count);
+        }
+    }
+    turns
+}

@@ -1,0 +1,4 @@
+//! Tests of the tiler: figures of the field, brute force, specs.
+
+mod figures;
+mod oracle;
