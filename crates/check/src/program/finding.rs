@@ -232,12 +232,21 @@ pub enum Kind {
         /// The bytes, as addresses of the space.
         bytes: ByteRange,
     },
-    /// A flag is waited for that nobody sets.
+    /// A flag is waited for that nobody sets, or that is set only behind the wait.
     Deadlock {
         /// The wait.
         at: At,
         /// From, to and event.
         flag: (String, String, i64),
+        /// Where it is set, if that comes after a wait which this one keeps from ending.
+        behind: Option<At>,
+    },
+    /// Whether engines wait for each other here cannot be told.
+    OrderUnknown {
+        /// The statement, loop or flag.
+        step: StepId,
+        /// Why not, and what would decide it.
+        why: String,
     },
     /// The work ran out before every turn of a loop was looked at.
     Budget {
@@ -415,6 +424,7 @@ impl Kind {
             Kind::UnusedSlots { .. } => "unused-slots",
             Kind::Race { .. } => "race",
             Kind::Deadlock { .. } => "deadlock",
+            Kind::OrderUnknown { .. } => "order-unknown",
             Kind::Budget { .. } => "budget",
         }
     }
@@ -434,6 +444,7 @@ impl Kind {
             | Kind::Unreachable { step, .. }
             | Kind::NoLink { step, .. }
             | Kind::DirectOperand { step, .. }
+            | Kind::OrderUnknown { step, .. }
             | Kind::Budget { step } => Some(*step),
             Kind::Misaligned { step, .. } => *step,
             _ => None,
@@ -651,10 +662,15 @@ impl Finding {
                     size(bytes)
                 )
             }
-            Kind::Deadlock { at, flag: (from, to, event) } => format!(
-                "{} waits on {to} for event {event} of {from}, which is not set: it waits for ever",
-                moment(program, at)
-            ),
+            Kind::Deadlock { at, flag: (from, to, event), behind } => {
+                let why = behind.as_ref().map_or("which is not set".to_owned(), |at| {
+                    format!("which is set at {}, behind what waits for this one: a circle", moment(program, at))
+                });
+                format!("{} waits on {to} for event {event} of {from}, {why}; it waits for ever", moment(program, at))
+            }
+            Kind::OrderUnknown { step, why } => {
+                format!("{}: the order of the engines cannot be told: {why}", statement(program, *step))
+            }
             Kind::Budget { step } => format!(
                 "not every turn of the loop at statement {step} was looked at: its addresses follow the counter; raise the budget"
             ),

@@ -21,6 +21,7 @@ mod handles;
 mod memory;
 mod order;
 mod places;
+mod resolve;
 mod run;
 mod turns;
 

@@ -3,11 +3,10 @@
 use super::ahead::{Tests, last_touch};
 use super::finding::{Context, Event, Findings, Kind, Place, Severity};
 use super::memory::{CLOBBERED, Memory, SlabId, Slabs, UNSURE, UNWRITTEN};
-use super::turns::{Turns, on_chip, relevant, turns};
+use super::resolve::{self, Handles, Resolved, resolve};
+use super::turns::{Turns, relevant, turns};
 use super::{Options, memory};
-use npumem_ir::program::{
-    Access, Affine, Assign, InPlace, Operation, Program, Role, Root, ScalarKind, Step, Structure, Values,
-};
+use npumem_ir::program::{Access, Affine, InPlace, Operation, Program, Role, ScalarKind, Step, Structure, Values};
 use npumem_ir::{BufferId, ByteRange, Bytes, Offset, ScalarId, StepId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -22,7 +21,7 @@ const MAX_OPEN_TURNS: usize = 64;
 const MAX_WHILE_TURNS: usize = 512;
 
 pub(super) fn check(program: &Program, structure: &Structure, options: &Options, findings: &mut Findings) {
-    let relevant = relevant(program);
+    let relevant = relevant(program, false);
     let mut runner = Runner {
         program,
         structure,
@@ -59,25 +58,12 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
 #[derive(Clone, Debug)]
 struct Path {
     values: Values,
-    /// Buffer and first byte that each handle names.
-    handles: Vec<Option<(BufferId, Option<i64>)>>,
+    handles: Handles,
     memory: Memory,
     context: Context,
     /// Scalars that differed were made unknown: a fault found from here on may be of no real path.
     guessed: bool,
 }
-
-/// An access with everything evaluated: runs of bytes of one slab.
-struct Resolved {
-    buffer: BufferId,
-    slab: SlabId,
-    /// First byte and the byte past the last, ascending, apart.
-    runs: Vec<(u64, u64)>,
-    certain: bool,
-}
-
-/// Runs of one access that are looked at one by one; more are taken as the whole span.
-const MAX_RUNS: u64 = 4096;
 
 struct Runner<'a> {
     program: &'a Program,
@@ -111,7 +97,7 @@ impl Runner<'_> {
                 }
                 Step::Assign(assign) => {
                     for path in &mut paths {
-                        self.assign(path, assign);
+                        resolve::assign(self.program, &self.relevant, &mut path.values, &mut path.handles, assign);
                     }
                     paths = self.unite(paths, at);
                 }
@@ -211,13 +197,13 @@ impl Runner<'_> {
             }
         }
         if out.len() > MAX_PATHS {
-            out = vec![self.widen(out)];
+            out = vec![self.widen(out, at)];
         }
         out
     }
 
     /// One path of all: what they disagree on is unknown.
-    fn widen(&mut self, paths: Vec<Path>) -> Path {
+    fn widen(&mut self, paths: Vec<Path>, at: usize) -> Path {
         let mut paths = paths.into_iter();
         let Some(mut all) = paths.next() else {
             return Path {
@@ -228,6 +214,7 @@ impl Runner<'_> {
                 guessed: true,
             };
         };
+        let mut lost = false;
         for path in paths {
             for index in 0..self.program.scalars.len() {
                 let scalar = ScalarId::new(index);
@@ -237,45 +224,18 @@ impl Runner<'_> {
             }
             for (mine, other) in all.handles.iter_mut().zip(&path.handles) {
                 if mine != other {
+                    // What goes through it from here on is not looked at.
                     *mine = None;
+                    lost = true;
                 }
             }
             all.memory.join(&self.slabs, &path.memory);
         }
+        if lost {
+            self.findings.push(Severity::Doubt, Kind::Budget { step: StepId::new(at) });
+        }
         all.guessed = true;
         all
-    }
-
-    fn assign(&mut self, path: &mut Path, assign: &Assign) {
-        let scalars: Vec<(ScalarId, Option<i64>)> = assign
-            .scalars
-            .iter()
-            .map(|(target, value)| {
-                (*target, path.values.affine(self.program, value).filter(|_| self.relevant[target.index()]))
-            })
-            .collect();
-        let handles: Vec<_> = assign
-            .handles
-            .iter()
-            .map(|(target, root, delta)| {
-                let delta = path.values.affine(self.program, delta);
-                let named = match root {
-                    Root::Buffer(id) => {
-                        let (owner, base) = self.program.owner(*id);
-                        Some((owner, i64::try_from(base).ok()))
-                    }
-                    Root::Handle(id) => path.handles[id.index()],
-                };
-                let moved = named.map(|(buffer, start)| (buffer, start.zip(delta).and_then(|(a, b)| a.checked_add(b))));
-                (*target, moved)
-            })
-            .collect();
-        for (target, value) in scalars {
-            path.values.set(target, value);
-        }
-        for (target, value) in handles {
-            path.handles[target.index()] = value;
-        }
     }
 
     /// A counted loop from one path.
@@ -424,7 +384,7 @@ impl Runner<'_> {
             joined.extend(heads.iter().cloned());
             let mut joined = self.unite(joined, id.index());
             if turn >= MAX_WHILE_TURNS && joined.len() > 1 {
-                joined = vec![self.widen(joined)];
+                joined = vec![self.widen(joined, id.index())];
                 heads.clone_from(&joined);
             }
             if self.same(&joined, &all) {
@@ -482,102 +442,17 @@ impl Runner<'_> {
         if let Some(turns) = self.turns.get(&id.index()) {
             return Rc::clone(turns);
         }
-        let found = Rc::new(turns(self.program, self.structure, &self.relevant, id));
+        let found = Rc::new(turns(self.program, self.structure, &self.relevant, id, false));
         self.turns.insert(id.index(), Rc::clone(&found));
         found
     }
 
     fn resolve(&mut self, path: &Path, access: &Access) -> Option<Resolved> {
-        if !on_chip(self.program, access.root) {
-            return None;
+        let found = resolve(self.program, &self.slabs, &path.values, &path.handles, access)?;
+        if let Some(slot) = found.slot {
+            self.used_slots.entry(found.buffer).or_default().insert(slot);
         }
-        let (buffer, base, named) = match access.root {
-            Root::Buffer(id) => {
-                let (owner, delta) = self.program.owner(id);
-                (owner, i64::try_from(delta).ok(), id)
-            }
-            Root::Handle(id) => match path.handles[id.index()] {
-                Some((buffer, start)) => (buffer, start, buffer),
-                None => return None,
-            },
-        };
-        let info = self.program.buffer(buffer);
-        if info.role == Role::External {
-            return None;
-        }
-        let slot = if info.slots == 1 { Some(0) } else { path.values.affine(self.program, &access.slot) };
-        let slot = slot.and_then(|slot| u32::try_from(slot.rem_euclid(i64::from(info.slots))).ok());
-        if let Some(slot) = slot {
-            self.used_slots.entry(buffer).or_default().insert(slot);
-        }
-        let slab = self.slabs.of(buffer, slot.unwrap_or(0))?;
-        let bytes = self.slabs.get(slab).bytes;
-        let mut certain = access.certain && slot.is_some();
-        let whole = if access.extents.is_empty() { self.program.buffer(named).bytes.unwrap_or(bytes) } else { bytes };
-        let start = path.values.affine(self.program, &access.start);
-        let start = base.zip(start).and_then(|(a, b)| a.checked_add(b));
-        let runs = match (start, access.extents.is_empty()) {
-            (Some(start), true) => u64::try_from(start).ok().map(|start| {
-                // The whole of what it names, from its first byte on.
-                let end = if matches!(access.root, Root::Handle(_)) { bytes } else { start.saturating_add(whole) };
-                vec![(start, end)]
-            }),
-            (Some(start), false) => self.runs(path, access, start),
-            (None, _) => None,
-        };
-        let runs = runs.unwrap_or_else(|| {
-            certain = false;
-            vec![(0, bytes)]
-        });
-        Some(Resolved { buffer, slab, runs, certain })
-    }
-
-    /// The runs of bytes of a strided box.
-    fn runs(&self, path: &Path, access: &Access, start: i64) -> Option<Vec<(u64, u64)>> {
-        let mut low = i128::from(start);
-        let mut run = i128::from((access.element.bits() / 8).max(1));
-        let mut outer: Vec<(i128, i128)> = Vec::new();
-        for extent in access.extents.iter().rev() {
-            let count = i128::from(path.values.affine(self.program, &extent.count)?);
-            if count <= 0 {
-                return Some(Vec::new());
-            }
-            let stride = i128::from(extent.stride);
-            if count == 1 || stride == 0 {
-                continue;
-            }
-            if stride < 0 {
-                low += stride * (count - 1);
-            }
-            let stride = stride.abs();
-            if outer.is_empty() && stride <= run {
-                run += stride * (count - 1);
-            } else {
-                outer.push((count, stride));
-            }
-        }
-        let total = outer.iter().try_fold(1_u64, |n, (count, _)| n.checked_mul(u64::try_from(*count).ok()?));
-        let mut starts = vec![low];
-        if total.is_none_or(|total| total > MAX_RUNS) {
-            // Too many pieces to keep apart: the span from the first to the last byte.
-            let span: i128 = outer.iter().map(|(count, stride)| stride * (count - 1)).sum();
-            run += span;
-        } else {
-            for (count, stride) in &outer {
-                starts =
-                    (0..*count).flat_map(|k| starts.iter().map(move |s| s + k * stride).collect::<Vec<_>>()).collect();
-            }
-        }
-        starts.sort_unstable();
-        let mut runs: Vec<(u64, u64)> = Vec::with_capacity(starts.len());
-        for first in starts {
-            let (first, last) = (u64::try_from(first.max(0)).ok()?, u64::try_from((first + run).max(0)).ok()?);
-            match runs.last_mut() {
-                Some(before) if first <= before.1 => before.1 = before.1.max(last),
-                _ => runs.push((first, last)),
-            }
-        }
-        Some(runs)
+        Some(found)
     }
 
     fn statement(&mut self, path: &mut Path, id: StepId, operation: &Operation) {

@@ -7,7 +7,7 @@
 //! between, all turns up to the next such value repeat, and may be passed over. An expression that follows the
 //! counter in any other way makes the loop *open*: every turn is run.
 
-use npumem_ir::program::{Affine, Op, Program, Role, Root, ScalarKind, Step, Structure};
+use npumem_ir::program::{Affine, Op, Program, Role, Root, ScalarKind, Step, Structure, Sync};
 use npumem_ir::{ScalarId, StepId};
 use std::collections::BTreeMap;
 
@@ -58,7 +58,9 @@ enum Class {
 }
 
 /// Scalars that decide which on-chip bytes are touched, by any way.
-pub(super) fn relevant(program: &Program) -> Vec<bool> {
+///
+/// With `order`, also those that decide which flags and tokens are meant.
+pub(super) fn relevant(program: &Program, order: bool) -> Vec<bool> {
     let mut relevant = vec![false; program.scalars.len()];
     let mut pending: Vec<ScalarId> = Vec::new();
     let mut add = |affine: &Affine| pending.extend(affine.terms.iter().map(|term| term.0));
@@ -77,6 +79,7 @@ pub(super) fn relevant(program: &Program) -> Vec<bool> {
             Step::If(value) | Step::Leave(value) => add(value),
             Step::For { start, stop, step, .. } => [start, stop, step].into_iter().for_each(&mut add),
             Step::Assign(assign) => assign.handles.iter().for_each(|(_, _, delta)| add(delta)),
+            Step::Sync(sync) if order => event(sync).into_iter().for_each(&mut add),
             _ => {}
         }
     }
@@ -102,6 +105,19 @@ pub(super) fn relevant(program: &Program) -> Vec<bool> {
     relevant
 }
 
+/// The event, token or flag that a step of order names.
+fn event(sync: &Sync) -> Option<&Affine> {
+    match sync {
+        Sync::SetFlag { event: value, .. }
+        | Sync::WaitFlag { event: value, .. }
+        | Sync::Acquire { token: value, .. }
+        | Sync::Release { token: value, .. }
+        | Sync::Post { flag: value, .. }
+        | Sync::Await { flag: value, .. } => Some(value),
+        Sync::Barrier(_) => None,
+    }
+}
+
 pub(super) fn on_chip(program: &Program, root: Root) -> bool {
     match root {
         Root::Buffer(id) => program.buffer(program.owner(id).0).role != Role::External,
@@ -109,8 +125,8 @@ pub(super) fn on_chip(program: &Program, root: Root) -> bool {
     }
 }
 
-/// How the loop opened at `opener` follows its counter.
-pub(super) fn turns(program: &Program, structure: &Structure, relevant: &[bool], opener: StepId) -> Turns {
+/// How the loop opened at `opener` follows its counter; with `order`, its flags and tokens too.
+pub(super) fn turns(program: &Program, structure: &Structure, relevant: &[bool], opener: StepId, order: bool) -> Turns {
     let Step::For { counter, step, .. } = &program.steps[opener.index()] else {
         return Turns { period: Some(1), changes: Vec::new() };
     };
@@ -171,6 +187,7 @@ pub(super) fn turns(program: &Program, structure: &Structure, relevant: &[bool],
                     .chain(assign.handles.iter().map(|(_, _, delta)| delta))
                     .all(|value| meet(classes.affine(value)))
             }
+            Step::Sync(sync) if order => event(sync).is_none_or(|value| meet(classes.affine(value))),
             _ => true,
         };
         if !fine {

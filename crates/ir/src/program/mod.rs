@@ -51,6 +51,9 @@ pub struct Program {
     pub handles: Vec<Handle>,
     /// The statements, in program order, with regions opened and closed in place.
     pub steps: Vec<Step>,
+    /// Line of the source of each [`Step::Sync`], from 1, where there is one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sync_lines: BTreeMap<StepId, u32>,
 }
 
 /// One integer value.
@@ -507,6 +510,7 @@ impl Program {
     pub fn line(&self, step: StepId) -> u32 {
         match self.steps.get(step.index()) {
             Some(Step::Run(operation)) => operation.line,
+            Some(Step::Sync(_)) => self.sync_lines.get(&step).copied().unwrap_or(0),
             _ => 0,
         }
     }

@@ -58,7 +58,9 @@ impl<'s> Lowering<'s, '_> {
                 }
             }
         };
-        self.builder.sync(sync);
+        let at = self.builder.sync(sync);
+        let line = self.line(op.start);
+        self.builder.program_mut().sync_lines.insert(at, line);
         Ok(())
     }
 

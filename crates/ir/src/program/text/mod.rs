@@ -101,9 +101,17 @@ mod tests {
             Sync::Post { engine: "fix".into(), flag: 1.into() },
             Sync::Await { engine: "v".into(), flag: 1.into() },
         ] {
-            b.sync(sync);
+            let at = b.sync(sync);
+            b.program_mut().sync_lines.insert(at, at.0 + 30);
         }
+        b.sync(Sync::Barrier(None));
         b.end();
+        b.buffer(Buffer {
+            role: Role::Workspace,
+            fixed: true,
+            address: Some(188_416.into()),
+            ..Buffer::tile("own", "vec", 256)
+        });
         b.finish().unwrap()
     }
 

@@ -5,7 +5,7 @@ use crate::program::{
     Access, Affine, Alias, Assign, Buffer, Compute, Core, Extent, Handle, InPlace, Layout, Number, Operation, Program,
     Role, Root, Scalar, ScalarKind, Step, Sync,
 };
-use crate::{Alignment, BufferId, ElementType, HandleId, ScalarId};
+use crate::{Alignment, BufferId, ElementType, HandleId, ScalarId, StepId};
 use std::collections::HashMap;
 
 /// Where and why a program text was refused.
@@ -194,6 +194,7 @@ impl Reader {
         }
         let start = cursor.at;
         let word = cursor.word()?;
+        let mut has_line = false;
         let sync = match word.as_str() {
             "for" => {
                 let counter = self.scalar_name(cursor)?;
@@ -215,7 +216,11 @@ impl Reader {
                 let event = self.affine(cursor)?;
                 if word == "set-flag" { Sync::SetFlag { from, to, event } } else { Sync::WaitFlag { from, to, event } }
             }
-            "barrier" => Sync::Barrier(if cursor.is_done() { None } else { Some(cursor.name("an engine")?) }),
+            "barrier" if cursor.is_done() => Sync::Barrier(None),
+            "barrier" => {
+                has_line = cursor.eat_word("line");
+                Sync::Barrier(if has_line { None } else { Some(cursor.name("an engine")?) })
+            }
             "acquire" => Sync::Acquire { engine: cursor.name("an engine")?, token: self.affine(cursor)? },
             "release" => Sync::Release { engine: cursor.name("an engine")?, token: self.affine(cursor)? },
             "post" => Sync::Post { engine: cursor.name("an engine")?, flag: self.affine(cursor)? },
@@ -225,6 +230,12 @@ impl Reader {
                 return self.operation(cursor).map(Step::Run);
             }
         };
+        if has_line || cursor.eat_word("line") {
+            let line = cursor.line_number()?;
+            if line != 0 {
+                self.program.sync_lines.insert(StepId::new(self.program.steps.len()), line);
+            }
+        }
         Ok(Step::Sync(sync))
     }
 

@@ -40,12 +40,16 @@ pub fn print(program: &Program) -> String {
     }
     out.push_str("steps\n");
     let mut depth: usize = 0;
-    for step in &program.steps {
+    for (at, step) in program.steps.iter().enumerate() {
         if matches!(step, Step::Else | Step::End) {
             depth = depth.saturating_sub(1);
         }
         out.extend(std::iter::repeat_n("  ", depth.min(crate::program::MAX_DEPTH)));
         print_step(&mut out, program, step);
+        let line = program.line(crate::StepId::new(at));
+        if matches!(step, Step::Sync(_)) && line != 0 {
+            let _ = write!(out, " line {line}");
+        }
         out.push('\n');
         if matches!(step, Step::For { .. } | Step::Loop | Step::If(_) | Step::Else) {
             depth += 1;
@@ -115,6 +119,7 @@ fn print_step(out: &mut String, program: &Program, step: &Step) {
             Sync::SetFlag { from, to, event } => write!(out, "set-flag {} {} {}", name(from), name(to), text(event)),
             Sync::WaitFlag { from, to, event } => write!(out, "wait-flag {} {} {}", name(from), name(to), text(event)),
             Sync::Barrier(None) => write!(out, "barrier"),
+            Sync::Barrier(Some(engine)) if engine == "line" => write!(out, "barrier \"line\""),
             Sync::Barrier(Some(engine)) => write!(out, "barrier {}", name(engine)),
             Sync::Acquire { engine, token } => write!(out, "acquire {} {}", name(engine), text(token)),
             Sync::Release { engine, token } => write!(out, "release {} {}", name(engine), text(token)),

@@ -1,0 +1,578 @@
+//! Order between engines: which pairs of accesses to the same bytes does nothing order, and who waits for ever?
+//!
+//! Engines run on their own, each in its own order. A program that states its order (flags, events, barriers,
+//! tokens) is run on queues ([`queues`]) with a clock per engine: an access must have heard of every earlier
+//! conflicting access of another engine.
+//!
+//! ```text
+//!   mte2:  load x ---- set-flag mte2->v 0                 heard by v: mte2 = 1
+//!   v:                      wait-flag mte2->v 0 ---- add x        x was written at mte2 = 1: ordered
+//! ```
+//!
+//! Every turn of every loop counts: a loop is run until the state of the queues, up to a shift in time, is one that it
+//! had before with the same slots and events to come ([`turns`]); from there on it repeats. An unknown branch is run
+//! both ways. Where two unknown conditions may belong together, what is found is a doubt and not a fault.
+//!
+//! The two kinds of core are two programs that run side by side; flags between them count where both are in the
+//! program. A program without any flag, token or full barrier leaves its order to the compiler, and nothing is said.
+
+mod cores;
+mod queues;
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod tests;
+
+use super::Options;
+use super::ahead::Tests;
+use super::finding::{Context, Event, Findings, Kind, Place, Severity};
+use super::memory::Slabs;
+use super::resolve::{Handles, resolve};
+use super::turns::{Turns, relevant, turns};
+use cores::{Cores, mutual};
+use npumem_ir::program::{Affine, Operation, Program, Root, ScalarKind, Step, Structure, Sync, Values};
+use npumem_ir::{ScalarId, StepId};
+use queues::{Engines, Queues, Shape, Touch, Work};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Paths that are told apart; past this many the rest is not looked at, which is said.
+const MAX_PATHS: usize = 48;
+/// A state may come back after so many periods.
+const MAX_MULTIPLES: usize = 8;
+/// Turns of a loop without a known bound whose turns never provably repeat.
+const MAX_OPEN_TURNS: usize = 64;
+/// States that are kept of a loop to compare with.
+const MAX_HISTORY: usize = 64;
+
+pub(super) fn check(program: &Program, structure: &Structure, options: &Options, findings: &mut Findings) {
+    let has = |wanted: fn(&Sync) -> bool| program.steps.iter().any(|s| matches!(s, Step::Sync(sync) if wanted(sync)));
+    let states_order = has(|sync| {
+        matches!(sync, Sync::SetFlag { .. } | Sync::WaitFlag { .. } | Sync::Acquire { .. } | Sync::Barrier(None))
+    });
+    let cores = Cores::of(program);
+    if !states_order && !(cores.both && has(|sync| matches!(sync, Sync::Await { .. }))) {
+        return;
+    }
+    let relevant = relevant(program, true);
+    let mut walk = Walk {
+        program,
+        structure,
+        slabs: Slabs::new(program),
+        engines: Engines { cores: 3, ..Engines::default() },
+        index: BTreeMap::new(),
+        cores,
+        touches_count: states_order,
+        relevant_list: (0..program.scalars.len()).filter(|s| relevant[*s]).map(ScalarId::new).collect(),
+        relevant,
+        turns: BTreeMap::new(),
+        tests: Tests::new(program),
+        shared_sources: mutual(program),
+        loops: 0,
+        budget: options.budget,
+        findings,
+    };
+    walk.name_engines();
+    let start = Path {
+        values: Values::new(program),
+        handles: vec![None; program.handles.len()],
+        queues: Queues::new(&walk.engines),
+        context: None,
+        guessed: false,
+    };
+    for path in walk.block(0, program.steps.len(), vec![start]) {
+        path.queues.stuck(&walk.engines, walk.findings);
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Path {
+    values: Values,
+    handles: Handles,
+    queues: Queues,
+    context: Context,
+    /// It took a side, or a number of turns, that other sides may contradict.
+    guessed: bool,
+}
+
+/// What of a path decides how it goes on.
+#[derive(PartialEq, Eq)]
+struct Mark {
+    values: Vec<Option<i64>>,
+    handles: Handles,
+    shape: Shape,
+}
+
+struct Walk<'a> {
+    program: &'a Program,
+    structure: &'a Structure,
+    slabs: Slabs,
+    engines: Engines,
+    index: BTreeMap<(usize, String), usize>,
+    cores: Cores,
+    /// Whether order within a core is stated at all.
+    touches_count: bool,
+    relevant: Vec<bool>,
+    relevant_list: Vec<ScalarId>,
+    turns: BTreeMap<usize, Rc<Turns>>,
+    tests: Tests,
+    /// Steps whose condition or bound shares an unknown source with another's.
+    shared_sources: BTreeSet<usize>,
+    /// Loops around the current step.
+    loops: usize,
+    budget: u64,
+    findings: &'a mut Findings,
+}
+
+impl Walk<'_> {
+    fn engine(&mut self, core: usize, name: &str) -> usize {
+        if let Some(index) = self.index.get(&(core, name.to_owned())) {
+            return *index;
+        }
+        let index = self.engines.core.len();
+        self.index.insert((core, name.to_owned()), index);
+        self.engines.core.push(core);
+        self.engines.scalar.push(name == "s");
+        self.engines.names.push(name.to_owned());
+        index
+    }
+
+    /// All engines from the start: a barrier is heard by those that have not run yet, too.
+    fn name_engines(&mut self) {
+        for (at, step) in self.program.steps.iter().enumerate() {
+            let core = self.cores.at(at);
+            match step {
+                Step::Run(operation) => {
+                    self.engine(core, &operation.engine);
+                }
+                Step::Sync(Sync::SetFlag { from, to, .. } | Sync::WaitFlag { from, to, .. }) => {
+                    self.engine(core, from);
+                    self.engine(core, to);
+                }
+                Step::Sync(
+                    Sync::Acquire { engine, .. }
+                    | Sync::Release { engine, .. }
+                    | Sync::Post { engine, .. }
+                    | Sync::Await { engine, .. },
+                ) => {
+                    self.engine(core, engine);
+                }
+                Step::Sync(Sync::Barrier(None)) => {
+                    self.engine(core, "s");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Steps `from..to`, all of one region. Regions nest at most `MAX_DEPTH` deep, and so do these calls.
+    fn block(&mut self, from: usize, to: usize, mut paths: Vec<Path>) -> Vec<Path> {
+        let mut at = from;
+        while at < to && !paths.is_empty() {
+            let id = StepId::new(at);
+            match &self.program.steps[at] {
+                Step::Run(operation) => paths.retain_mut(|path| self.statement(path, id, operation)),
+                Step::Sync(sync) => paths.retain_mut(|path| self.sync(path, id, sync)),
+                Step::Assign(assign) => {
+                    for path in &mut paths {
+                        super::resolve::assign(
+                            self.program,
+                            &self.relevant,
+                            &mut path.values,
+                            &mut path.handles,
+                            assign,
+                        );
+                    }
+                }
+                Step::If(condition) => {
+                    let end = self.structure.partner(id).index();
+                    paths = self.branch(id, condition, end, paths);
+                    at = end;
+                }
+                Step::For { counter, start, stop, step } => {
+                    let end = self.structure.partner(id).index();
+                    self.loops += 1;
+                    let mut after = Vec::new();
+                    for path in paths {
+                        after.extend(self.counted(id, (*counter, start, stop, step), end, path));
+                    }
+                    self.loops -= 1;
+                    paths = self.distinct(after, end);
+                    at = end;
+                }
+                Step::Loop => {
+                    let end = self.structure.partner(id).index();
+                    self.loops += 1;
+                    paths = self.uncounted(id, end, paths);
+                    self.loops -= 1;
+                    at = end;
+                }
+                Step::Leave(_) | Step::Else | Step::End => {}
+            }
+            at += 1;
+        }
+        paths
+    }
+
+    /// Whether an unknown condition or bound at this step may be decided any way, whatever was decided elsewhere.
+    fn is_free(&self, at: usize) -> bool {
+        !self.shared_sources.contains(&at)
+    }
+
+    fn branch(&mut self, id: StepId, condition: &Affine, end: usize, paths: Vec<Path>) -> Vec<Path> {
+        let otherwise = self.structure.otherwise(id).index();
+        let sticky = condition.as_scalar().filter(|scalar| self.tests.last.contains_key(scalar));
+        let (mut first, mut other) = (Vec::new(), Vec::new());
+        for path in paths {
+            match path.values.affine(self.program, condition) {
+                Some(0) => other.push(path),
+                Some(_) => first.push(path),
+                None => {
+                    let (mut yes, mut no) = (path.clone(), path);
+                    match sticky {
+                        Some(scalar) => {
+                            yes.values.set(scalar, Some(1));
+                            no.values.set(scalar, Some(0));
+                        }
+                        None => {
+                            let guess = !self.is_free(id.index());
+                            yes.guessed |= guess;
+                            no.guessed |= guess;
+                        }
+                    }
+                    first.push(yes);
+                    other.push(no);
+                }
+            }
+        }
+        let outer = first.iter().chain(&other).next().and_then(|path| path.context.clone());
+        let enter = |paths: &mut Vec<Path>, taken: bool| {
+            for path in paths {
+                path.context = Some(Rc::new(Place::Branch(id, taken, path.context.clone())));
+            }
+        };
+        enter(&mut first, true);
+        enter(&mut other, false);
+        let mut after = self.block(id.index() + 1, otherwise, first);
+        after.extend(if otherwise < end { self.block(otherwise + 1, end, other) } else { other });
+        for path in &mut after {
+            path.context.clone_from(&outer);
+        }
+        self.distinct(after, end)
+    }
+
+    /// Paths that go on differently; the first of those that go on alike.
+    fn distinct(&mut self, paths: Vec<Path>, at: usize) -> Vec<Path> {
+        if paths.len() < 2 {
+            return paths;
+        }
+        let mut out: Vec<Path> = Vec::new();
+        let mut marks: Vec<(Mark, bool)> = Vec::new();
+        for mut path in paths {
+            for (scalar, (last, _)) in &self.tests.last {
+                if *last <= at && !matches!(self.program.scalar(*scalar).kind, ScalarKind::Argument(Some(_))) {
+                    path.values.set(*scalar, None);
+                }
+            }
+            let mark = self.mark(&path);
+            match marks.iter().position(|(known, _)| *known == mark) {
+                // One that surely happens says more than one that perhaps does.
+                Some(index) if marks[index].1 && !path.guessed => {
+                    marks[index].1 = false;
+                    out[index] = path;
+                }
+                Some(_) => {}
+                None => {
+                    marks.push((mark, path.guessed));
+                    out.push(path);
+                }
+            }
+        }
+        if out.len() > MAX_PATHS {
+            out.truncate(MAX_PATHS);
+            let why = "too many branches that nobody can know come together here: bind their inputs with --dim";
+            self.findings.push(Severity::Doubt, Kind::OrderUnknown { step: StepId::new(at), why: why.into() });
+        }
+        out
+    }
+
+    fn mark(&self, path: &Path) -> Mark {
+        let counts = |scalar: &&ScalarId| !matches!(self.program.scalar(**scalar).kind, ScalarKind::Counter);
+        let values = self.relevant_list.iter().filter(counts).map(|scalar| path.values.stored(*scalar)).collect();
+        Mark { values, handles: path.handles.clone(), shape: path.queues.shape() }
+    }
+
+    fn marks(&self, heads: &[Path]) -> Vec<Mark> {
+        heads.iter().map(|path| self.mark(path)).collect()
+    }
+
+    fn turns_of(&mut self, id: StepId) -> Rc<Turns> {
+        if let Some(turns) = self.turns.get(&id.index()) {
+            return Rc::clone(turns);
+        }
+        let found = Rc::new(turns(self.program, self.structure, &self.relevant, id, true));
+        self.turns.insert(id.index(), Rc::clone(&found));
+        found
+    }
+
+    fn counted(
+        &mut self,
+        id: StepId,
+        (counter, start, stop, by): (ScalarId, &Affine, &Affine, &Affine),
+        end: usize,
+        path: Path,
+    ) -> Vec<Path> {
+        let outer = path.context.clone();
+        let before = path.values.stored(counter);
+        let value = |affine: &Affine| path.values.affine(self.program, affine);
+        let (start, stop, by) = (value(start), value(stop), value(by).filter(|by| *by > 0));
+        let free = self.is_free(id.index()) && self.loops == 1;
+        let turns = self.turns_of(id);
+        let changes = turns.changes(|rest| path.values.affine(self.program, rest));
+        let period = turns.period.and_then(|period| usize::try_from(period).ok());
+        let counts = start.is_some() && by.is_some();
+        let (mut now, by) = (start.unwrap_or(0), by.unwrap_or(1));
+        let (mut after, mut heads): (Vec<Path>, Vec<Path>) = (Vec::new(), vec![path]);
+        let mut history: Vec<(i64, Vec<Mark>)> = Vec::new();
+        let mut turn = 0_usize;
+        while !heads.is_empty() {
+            if stop.is_some_and(|stop| counts && now >= stop) {
+                after.append(&mut heads);
+                break;
+            }
+            if stop.is_none() || !counts {
+                after.extend(heads.iter().cloned().map(|path| Path { guessed: path.guessed | !free, ..path }));
+                after = self.distinct(after, end);
+            }
+            if let Some(period) = period {
+                history.push((now, self.marks(&heads)));
+                if history.len() > (period * MAX_MULTIPLES + 1).min(MAX_HISTORY.max(period + 1)) {
+                    history.remove(0);
+                }
+                if let Some(distance) = repeats(&history, period, &changes) {
+                    let next = changes.iter().copied().find(|change| *change > now);
+                    let limit = match (next, stop.filter(|_| counts)) {
+                        (Some(next), Some(stop)) => next.min(stop),
+                        (Some(limit), None) | (None, Some(limit)) => limit,
+                        (None, None) => break,
+                    };
+                    let stride = i64::try_from(distance).unwrap_or(i64::MAX).saturating_mul(by);
+                    let jump = limit.saturating_sub(now) / stride.max(1);
+                    if jump > 0 {
+                        now += jump * stride;
+                        history.clear();
+                        continue;
+                    }
+                }
+            }
+            turn += 1;
+            let most = MAX_OPEN_TURNS.max(period.unwrap_or(1).saturating_mul(2 * MAX_MULTIPLES));
+            self.budget = self.budget.saturating_sub(1);
+            if self.budget == 0 || (stop.is_none() || !counts) && turn > most {
+                let why =
+                    "its turns do not repeat and were not all looked at: bind the inputs of its bounds with --dim";
+                self.findings.push(Severity::Doubt, Kind::OrderUnknown { step: id, why: why.into() });
+                after.append(&mut heads);
+                break;
+            }
+            let shown = counts.then_some(now);
+            for path in &mut heads {
+                path.values.set(counter, shown);
+                path.context = Some(Rc::new(Place::Turn(counter, shown, outer.clone())));
+            }
+            heads = self.block(id.index() + 1, end, heads);
+            heads = self.distinct(heads, id.index());
+            match now.checked_add(by) {
+                Some(next) => now = next,
+                None => {
+                    after.append(&mut heads);
+                    break;
+                }
+            }
+        }
+        for path in &mut after {
+            path.context.clone_from(&outer);
+            path.values.set(counter, before);
+        }
+        after
+    }
+
+    /// A loop that leaves by a condition.
+    fn uncounted(&mut self, id: StepId, end: usize, paths: Vec<Path>) -> Vec<Path> {
+        let outer = paths.first().and_then(|path| path.context.clone());
+        let leaves: Vec<usize> = (id.index() + 1..end)
+            .filter(|at| {
+                matches!(self.program.steps[*at], Step::Leave(_)) && self.structure.parent(StepId::new(*at)) == Some(id)
+            })
+            .collect();
+        let mut after: Vec<Path> = Vec::new();
+        let mut seen: Vec<Mark> = Vec::new();
+        let mut heads = paths;
+        let mut turn = 0;
+        while !heads.is_empty() {
+            // Heads that were here before go on as they did.
+            heads.retain(|path| {
+                let mark = self.mark(path);
+                let new = !seen.contains(&mark);
+                if new {
+                    seen.push(mark);
+                }
+                new
+            });
+            turn += 1;
+            self.budget = self.budget.saturating_sub(1);
+            if self.budget == 0 || turn > MAX_OPEN_TURNS * MAX_MULTIPLES || seen.len() > MAX_PATHS * MAX_HISTORY {
+                let why =
+                    "its turns do not repeat and were not all looked at: bind the inputs of its condition with --dim";
+                self.findings.push(Severity::Doubt, Kind::OrderUnknown { step: id, why: why.into() });
+                after.append(&mut heads);
+                break;
+            }
+            let mut from = id.index() + 1;
+            for leave in &leaves {
+                heads = self.block(from, *leave, heads);
+                let Step::Leave(condition) = &self.program.steps[*leave] else { continue };
+                let guess = !self.is_free(*leave);
+                let mut stay = Vec::new();
+                for mut path in heads {
+                    match path.values.affine(self.program, condition) {
+                        Some(0) => after.push(path),
+                        Some(_) => stay.push(path),
+                        None => {
+                            path.guessed |= guess;
+                            after.push(path.clone());
+                            stay.push(path);
+                        }
+                    }
+                }
+                heads = stay;
+                from = leave + 1;
+            }
+            heads = self.block(from, end, heads);
+            heads = self.distinct(heads, id.index());
+            after = self.distinct(after, end);
+        }
+        for path in &mut after {
+            path.context.clone_from(&outer);
+        }
+        self.distinct(after, end)
+    }
+
+    /// Gives work to an engine. False: nothing behind it is ever reached.
+    fn give(&mut self, path: &mut Path, id: StepId, engine: usize, work: Work) -> bool {
+        self.budget = self.budget.saturating_sub(1 + path.queues.size() as u64 / 64);
+        let event = Event { step: id, context: path.context.clone() };
+        let on = path.queues.give(&self.engines, engine, work, (event, path.guessed), self.findings);
+        if !on {
+            path.queues.stuck(&self.engines, self.findings);
+        }
+        if self.budget == 0 {
+            let why = "the work that a check may take ends here; split the kernel";
+            self.findings.push(Severity::Doubt, Kind::OrderUnknown { step: id, why: why.into() });
+        }
+        on && self.budget > 0
+    }
+
+    fn statement(&mut self, path: &mut Path, id: StepId, operation: &Operation) -> bool {
+        let engine = self.engine(self.cores.at(id.index()), &operation.engine);
+        let mut touches = Vec::new();
+        if self.touches_count {
+            for (list, write) in [(&operation.reads, false), (&operation.writes, true)] {
+                for access in list {
+                    if let Root::Handle(handle) = access.root
+                        && path.handles[handle.index()].is_none()
+                    {
+                        let why = "it goes through a handle that names nothing known here";
+                        self.findings.push(Severity::Doubt, Kind::OrderUnknown { step: id, why: why.into() });
+                    }
+                    let found = resolve(self.program, &self.slabs, &path.values, &path.handles, access);
+                    if let Some(found) = found {
+                        self.touch(&mut touches, found, write);
+                    }
+                }
+            }
+        }
+        self.give(path, id, engine, Work::Run(touches))
+    }
+
+    /// The bytes of an access: addresses of its space, or of its own slot where it has none.
+    fn touch(&self, touches: &mut Vec<Touch>, found: super::resolve::Resolved, write: bool) {
+        let slots = self.program.buffer(found.buffer).slots;
+        // Any slot of them: all may be meant.
+        let slabs =
+            if found.slot.is_some() { vec![found.slab] } else { (0..slots).map(|slot| found.slab + slot).collect() };
+        for id in slabs {
+            let slab = self.slabs.get(id);
+            let (space, base) = match slab.place {
+                Some((space, address)) => (space, address),
+                None => (self.slabs.by_place.len() as u32 + id, 0),
+            };
+            let runs = found.runs.iter().map(|(start, end)| (base + start, base + (*end).min(slab.bytes)));
+            let runs: Vec<(u64, u64)> = runs.filter(|(start, end)| start < end).collect();
+            if !runs.is_empty() {
+                touches.push(Touch { space, runs: runs.into(), write, certain: found.certain, buffer: found.buffer });
+            }
+        }
+    }
+
+    fn unknown(&mut self, path: &mut Path, id: StepId, value: &Affine) -> Option<i64> {
+        let known = path.values.affine(self.program, value);
+        if known.is_none() {
+            path.guessed = true;
+            let why = "which event, token or flag it means is decided at run time: bind its inputs with --dim";
+            self.findings.push(Severity::Doubt, Kind::OrderUnknown { step: id, why: why.into() });
+        }
+        known
+    }
+
+    fn sync(&mut self, path: &mut Path, id: StepId, sync: &Sync) -> bool {
+        let core = self.cores.at(id.index());
+        let (engine, work) = match sync {
+            Sync::SetFlag { from, to, event } | Sync::WaitFlag { from, to, event } => {
+                let (from, to) = (self.engine(core, from), self.engine(core, to));
+                let Some(event) = self.unknown(path, id, event) else { return true };
+                match sync {
+                    Sync::SetFlag { .. } => (from, Work::Raise((from, to, event))),
+                    _ => (to, Work::Wait((from, to, event))),
+                }
+            }
+            Sync::Barrier(None) => (self.engine(core, "s"), Work::Barrier),
+            // One engine in its own order: nothing new for the others.
+            Sync::Barrier(Some(_)) => return true,
+            Sync::Acquire { engine, token } | Sync::Release { engine, token } => {
+                let engine = self.engine(core, engine);
+                let Some(token) = self.unknown(path, id, token) else { return true };
+                match sync {
+                    Sync::Acquire { .. } => (engine, Work::Acquire(token, path.queues.given(token))),
+                    _ => (engine, Work::Release(token)),
+                }
+            }
+            Sync::Post { engine, flag } | Sync::Await { engine, flag } => {
+                let engine = self.engine(core, engine);
+                // In a program of one kind of core the other end is elsewhere: nothing is known of it.
+                if !self.cores.both {
+                    return true;
+                }
+                let Some(flag) = self.unknown(path, id, flag) else { return true };
+                match self.cores.flag(core, flag, matches!(sync, Sync::Post { .. })) {
+                    Some((to, flag, true)) => (engine, Work::Post(to, flag)),
+                    Some((own, flag, false)) => (engine, Work::Await(own, flag)),
+                    None => return true,
+                }
+            }
+        };
+        self.give(path, id, engine, work)
+    }
+}
+
+/// The distance in turns at which the last state repeats an earlier one, nothing changing between.
+fn repeats(history: &[(i64, Vec<Mark>)], period: usize, changes: &[i64]) -> Option<usize> {
+    let (now, heads) = history.last()?;
+    (1..=MAX_MULTIPLES).map(|multiple| multiple * period).take_while(|distance| *distance < history.len()).find(
+        |distance| {
+            let (then, earlier) = &history[history.len() - 1 - distance];
+            !changes.iter().any(|change| change > then && change <= now) && earlier == heads
+        },
+    )
+}
