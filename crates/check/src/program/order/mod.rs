@@ -52,7 +52,8 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
         matches!(sync, Sync::SetFlag { .. } | Sync::WaitFlag { .. } | Sync::Acquire { .. } | Sync::Barrier(None))
     });
     let cores = Cores::of(program);
-    if !states_order && !(cores.both && has(|sync| matches!(sync, Sync::Await { .. }))) {
+    let cores_meet = cores.both && has(|sync| matches!(sync, Sync::Await { .. }));
+    if !(states_order || cores_meet) {
         return;
     }
     let relevant = relevant(program, true);

@@ -104,15 +104,20 @@ pub(super) struct Engines {
     pub cores: usize,
 }
 
+/// Rows that flags carry, as ranks.
+type Ranks = Vec<Vec<usize>>;
+/// Engine, work, step and gate of an entry that waits.
+type Waiting = (usize, Work, u32, Vec<usize>);
+
 /// A state up to a shift in time: two of the same shape go on alike.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     rows: Vec<Vec<usize>>,
-    raised: Vec<(Flag, Vec<Vec<usize>>)>,
+    raised: Vec<(Flag, Ranks)>,
     tokens: Vec<(i64, u64, Vec<usize>)>,
-    posts: Vec<((usize, i64), Vec<Vec<usize>>)>,
+    posts: Vec<((usize, i64), Ranks)>,
     past: Vec<(Touch, usize, usize, u32)>,
-    waiting: Vec<Vec<(usize, Work, u32, Vec<usize>)>>,
+    waiting: Vec<Vec<Waiting>>,
     gates: Vec<Vec<usize>>,
 }
 
@@ -123,7 +128,7 @@ impl Queues {
             rows: vec![vec![0; count]; count],
             blocked: vec![VecDeque::new(); count],
             held: vec![VecDeque::new(); engines.cores],
-            gates: vec![Rc::new(vec![0; count]); engines.cores],
+            gates: (0..engines.cores).map(|_| Rc::new(vec![0; count])).collect(),
             ..Queues::default()
         }
     }
