@@ -1,5 +1,6 @@
 //! Running a kernel on the simulator, and the document that says what came of it.
 
+mod advice;
 mod document;
 
 pub use document::document;
@@ -7,14 +8,22 @@ pub use document::document;
 use npumem_ir::Device;
 use npumem_ir::program::Program;
 use npumem_report::RunReport;
-use npumem_simulator::run::{self, Nothing, Options, Outcome, RunError, Sink};
+use npumem_simulator::run::shadow::Shadow;
+use npumem_simulator::run::{self, End, Nothing, Options, Outcome, RunError, Sink};
 
 /// What to run, and what to find out about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// How to run.
     pub options: Options,
+    /// Whether changes are tried: `None` when the program is short enough that it costs nothing.
+    pub advice: Option<bool>,
+    /// Whether memory is watched byte by byte.
+    pub sanitize: bool,
 }
+
+/// Statements up to which changes are tried without being asked for.
+const SHORT: u64 = 30_000;
 
 /// A run and its document.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +44,16 @@ pub fn simulate(
     request: &Request,
     notes: &[String],
 ) -> Result<Simulated, RunError> {
-    let outcome = with_sink(program, device, request, &mut Nothing)?;
-    let report = document(program, &outcome, notes);
+    let mut shadow = request.sanitize.then(|| Shadow::new(program, device));
+    let outcome = match &mut shadow {
+        Some(shadow) => with_sink(program, device, request, shadow)?,
+        None => with_sink(program, device, request, &mut Nothing)?,
+    };
+    let mut report = document(program, &outcome, notes);
+    report.sanitizer = shadow.as_ref().map(|shadow| document::sanitizer(program, shadow));
+    if outcome.end == End::Complete && request.advice.unwrap_or(outcome.statements <= SHORT) {
+        report.advice = advice::advice(program, device, request, &outcome)?;
+    }
     Ok(Simulated { outcome, report })
 }
 

@@ -165,3 +165,25 @@ fn deadlocks_and_endless_loops_have_their_exit_codes() {
     assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stdout).contains("stopped after 5000 steps"));
 }
+
+/// The advice of a run is a run: the rewritten program takes exactly what the advice says.
+#[test]
+fn advice_is_tried_not_guessed() {
+    let output = npumem(&["run", "testdata/kernels/softmax.pto", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let advice = json["advice"].as_array().unwrap();
+    assert_eq!(advice[0]["change"], "a second slot for 'rows'");
+    assert_eq!((advice[0]["cycles_after"].as_f64(), advice[0]["helps"].as_bool()), (Some(4516.0), Some(true)));
+    let room = advice[0]["room"].as_str().unwrap();
+    assert!(room.starts_with("it fits: all buffers of ub then take 96.62 KiB"), "{room}");
+    // A counter of steps of 16: the rotation is by turn, so the second slot is used.
+    let source =
+        std::fs::read_to_string(npumem_testing::workspace_root().join("testdata/kernels/softmax.pto")).unwrap();
+    let mut program = kernel::read(&source, &BTreeMap::new()).unwrap().kernels.remove(0).program;
+    let rows = program.find_buffer("rows").unwrap();
+    let counter = npumem::ir::ScalarId::new(program.scalars.iter().position(|s| s.name == "r").unwrap());
+    program.rotate(rows, 2, counter).unwrap();
+    let device = catalogue::device("ascend-910b2").unwrap();
+    let done = simulate(&program, &device, &Request::default(), &[]).unwrap();
+    assert_eq!(done.outcome.cycles, 4516.0);
+}

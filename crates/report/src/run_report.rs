@@ -194,9 +194,9 @@ pub struct StatementRow {
 pub struct Advice {
     /// The change, in words.
     pub change: String,
-    /// The engine whose waiting it is about.
+    /// The engine that waits for the buffer most.
     pub engine: String,
-    /// The share of the run that it waits for the buffer now.
+    /// The share of the run that it stands still now.
     pub waits_before: f64,
     /// The same after the change.
     pub waits_after: f64,

@@ -168,6 +168,13 @@ pub struct RunArgs {
     /// Statements that the queue of an engine holds before the core must wait
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub queue: u32,
+    /// Watch memory byte by byte: reads of unwritten or foreign bytes, accesses outside, races; exit code 1 when there
+    /// is one
+    #[arg(long)]
+    pub sanitize: bool,
+    /// Try one more slot for the buffers that engines wait for, in long runs too
+    #[arg(long)]
+    pub advice: bool,
     /// Steps after which an endless loop is given up
     #[arg(long, value_name = "N", default_value_t = 200_000_000)]
     pub max_steps: u64,

@@ -61,7 +61,7 @@ fn request(args: &RunArgs) -> Request {
         queue_depth: args.queue as usize,
         max_steps: args.max_steps,
     };
-    Request { options }
+    Request { options, advice: args.advice.then_some(true), sanitize: args.sanitize }
 }
 
 fn tell(args: &RunArgs, reports: &[RunReport], color: Color) -> Result<(), String> {

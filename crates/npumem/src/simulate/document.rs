@@ -1,10 +1,11 @@
 //! From the totals of a run to its document.
 
-use npumem_ir::StepId;
 use npumem_ir::program::{Program, Step};
+use npumem_ir::{ScalarId, StepId};
 use npumem_report::run_report::{
-    Bound, EngineRow, FORMAT, IdleRow, LinkRow, MemoryRow, RunReport, StatementRow, VERSION, Waits,
+    Bound, EngineRow, FORMAT, Fault, IdleRow, LinkRow, MemoryRow, RunReport, Sanitizer, StatementRow, VERSION, Waits,
 };
+use npumem_simulator::run::shadow::{self, Shadow};
 use npumem_simulator::run::{Cause, End, EngineTotals, OrderUsed, Outcome};
 
 /// Statements that are listed at most.
@@ -60,6 +61,34 @@ pub fn document(program: &Program, outcome: &Outcome, notes: &[String]) -> RunRe
         notes: all_notes,
         ..RunReport::default()
     }
+}
+
+/// What shadow memory found.
+#[must_use]
+pub fn sanitizer(program: &Program, shadow: &Shadow<'_>) -> Sanitizer {
+    let one = |fault: &shadow::Fault| Fault {
+        kind: fault.kind.word().to_owned(),
+        message: fault.message(program),
+        step: fault.step.0,
+        line: fault.line,
+        block: fault.block,
+        turns: turns(program, &fault.turns),
+        buffer: program.buffer(fault.buffer).name.clone(),
+        start: fault.start,
+        end: fault.end,
+        earlier_step: fault.earlier.as_ref().map(|earlier| earlier.step.0),
+        again: fault.again,
+    };
+    Sanitizer {
+        faults: shadow.total(),
+        accesses: shadow.accesses(),
+        findings: shadow.faults().iter().map(one).collect(),
+    }
+}
+
+fn turns(program: &Program, turns: &[(ScalarId, i64)]) -> String {
+    let list = turns.iter().map(|(counter, value)| format!("{} = {value}", program.scalar(*counter).name));
+    list.collect::<Vec<_>>().join(", ")
 }
 
 fn engine_row(program: &Program, outcome: &Outcome, engine: &EngineTotals) -> EngineRow {

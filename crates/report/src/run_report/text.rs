@@ -238,7 +238,7 @@ impl Page<'_> {
             let ink = if advice.helps { Ink::Good } else { Ink::Dim };
             let _ = writeln!(
                 self.text,
-                "  {}: {} cycles, {:.2} times as fast; {} then waits for it {} of the run instead of {}; {}",
+                "  {}: {} cycles, {:.2} times as fast; {} stands still {} of the run instead of {}; {}",
                 ink.paint(&printable(&advice.change), self.options.colour),
                 cycles(advice.cycles_after),
                 advice.speedup,

@@ -18,6 +18,7 @@ mod machine;
 mod outcome;
 mod region;
 mod schedule;
+pub mod shadow;
 mod sink;
 mod stuck;
 mod totals;
