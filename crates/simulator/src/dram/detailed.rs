@@ -192,11 +192,7 @@ impl<O: Observer> Detailed<O> {
     /// # Errors
     /// For one that could never issue anything.
     pub fn add_requester(&mut self, limits: Requester) -> Result<RequesterId, RequestError> {
-        for (figure, value) in [("outstanding", limits.outstanding), ("offers_per_clock", limits.offers_per_clock)] {
-            if value == 0 {
-                return Err(RequestError::Idle { figure });
-            }
-        }
+        limits.check()?;
         let channels = self.channels.len();
         let per_channel = limits.routing == Routing::PerChannel;
         self.requesters.push(Source {

@@ -1,7 +1,8 @@
 //! A DRAM part: channels, banks, rows, refresh and its controller, command by command.
 //!
 //! [`Part`] says what the memory is: [`described::from_device`] makes it from a device's description.
-//! [`Detailed`] runs it command by command. Requesters ([`Requester`]: a DMA queue, a core) submit
+//! [`Detailed`] runs it command by command, [`Fast`] by the rate of each shape of transfer, [`Memory`] is either.
+//! Requesters ([`Requester`]: a DMA queue, a core) submit
 //! [`Transfer`]s, which are [`Runs`] of bytes; the memory is shared, and completions come out in order of time.
 //! All times are clocks of the memory ([`Part::clock_at`], [`Part::cycles_at`] convert).
 //!
@@ -31,8 +32,10 @@ pub mod described;
 mod detailed;
 pub mod drive;
 mod error;
+mod fast;
 pub mod fuzzing;
 mod mapping;
+mod memory;
 mod part;
 mod record;
 mod rules;
@@ -41,7 +44,9 @@ mod transfer;
 pub use counts::{ChannelCounts, Counts, IdleCauses, RequesterCounts};
 pub use detailed::Detailed;
 pub use error::{PartError, RequestError};
+pub use fast::{Doubt, Estimate, Fast};
 pub use mapping::{Mapping, Place, Placer};
+pub use memory::{Detail, Memory};
 pub use part::{Arbitration, Controller, MOST_BANKS, Part, Timing};
 pub use record::{Command, Kind, Observer, Served, Unobserved};
 pub use rules::{Rules, Violation};

@@ -1,5 +1,6 @@
 //! What is asked of the memory: runs of bytes, read or written, by a requester.
 
+use super::error::RequestError;
 use super::mapping::Placer;
 
 /// Runs of bytes at a fixed pitch: a row of a tile after the other.
@@ -104,6 +105,16 @@ impl Requester {
     #[must_use]
     pub fn per_channel(outstanding: u32) -> Self {
         Requester { outstanding, offers_per_clock: u32::MAX, interval: 0, routing: Routing::PerChannel }
+    }
+
+    /// Whether it could ever issue anything.
+    pub(super) fn check(&self) -> Result<(), RequestError> {
+        for (figure, value) in [("outstanding", self.outstanding), ("offers_per_clock", self.offers_per_clock)] {
+            if value == 0 {
+                return Err(RequestError::Idle { figure });
+            }
+        }
+        Ok(())
     }
 
     /// The same requester, held at so many bytes a clock of the memory.
