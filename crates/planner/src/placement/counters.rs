@@ -1,19 +1,25 @@
 //! Counted work: the only clock that the placement knows.
 
+use super::race::Halt;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Counts work against a limit and watches the cancel flag.
 pub(crate) struct Meter<'a> {
     spent: u64,
     limit: u64,
-    cancel: Option<&'a AtomicBool>,
+    halt: Halt<'a>,
     by_method: BTreeMap<&'static str, u64>,
 }
 
 impl<'a> Meter<'a> {
     pub fn new(limit: u64, cancel: Option<&'a AtomicBool>) -> Meter<'a> {
-        Meter { spent: 0, limit, cancel, by_method: BTreeMap::new() }
+        Meter::within(limit, Halt::by(cancel))
+    }
+
+    /// A meter of its own for one attempt.
+    pub fn within(limit: u64, halt: Halt<'a>) -> Meter<'a> {
+        Meter { spent: 0, limit, halt, by_method: BTreeMap::new() }
     }
 
     /// Adds work that was done.
@@ -31,11 +37,11 @@ impl<'a> Meter<'a> {
     }
 
     pub fn is_interrupted(&self) -> bool {
-        self.cancel.is_some_and(|c| c.load(Ordering::Relaxed))
+        self.halt.is_set()
     }
 
-    pub fn cancel(&self) -> Option<&'a AtomicBool> {
-        self.cancel
+    pub fn halt(&self) -> Halt<'a> {
+        self.halt
     }
 
     /// Books the work since `before` on a method.

@@ -55,7 +55,7 @@ pub(crate) fn decide(
     if kept.flat {
         let sections = Sections::new(kept, options.switches.dominate);
         let mut search = Search::new(kept, &sections, options.switches);
-        let found = search.run(ceiling, limit, options.seed, meter.cancel());
+        let found = search.run(ceiling, limit, options.seed, meter.halt());
         meter.spend(search.work + sections.work);
         match found {
             Found::Placed(offsets) => Answer::Fits(offsets),

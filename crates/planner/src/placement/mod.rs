@@ -17,6 +17,7 @@ mod local;
 mod options;
 mod penalty;
 mod portfolio;
+mod race;
 mod result;
 mod sections;
 mod spaces;

@@ -6,8 +6,9 @@ use super::counters::Meter;
 use super::greedy::{self, Keys, Most, Order};
 use super::instance::{Instance, UNLIMITED};
 use super::options::{Effort, PlacementOptions};
+use super::race::{self, Halt};
 use super::sections::Sections;
-use super::valley::{Found, Search};
+use super::valley::{Found, Run, Search};
 use super::{disjunction, hints, local, penalty, tiers, windows};
 use npumem_ir::plan::Stop;
 use npumem_ir::problem::Goal;
@@ -247,103 +248,220 @@ fn exact(
     }
     let before = meter.spent();
     if !instance.flat {
-        exact_shapes(instance, target, only_fit, meter, out);
+        exact_shapes(instance, options, target, only_fit, meter, out);
         meter.book("disjunction", before);
         return;
     }
     let sections = Sections::new(instance, options.switches.dominate);
-    let mut search = Search::new(instance, &sections, options.switches);
-    ladder(instance, target, only_fit, "valley", meter, out, &mut |ceiling, limit, meter| {
-        let start = search.work;
-        let found = search.run(ceiling, limit, options.seed, meter.cancel());
-        meter.spend(search.work - start);
-        found
-    });
+    meter.spend(sections.work);
+    let mut lanes = [0, 1].map(|_| Search::new(instance, &sections, options.switches));
+    if only_fit {
+        fit(instance, target, &mut lanes, options, meter, out);
+    } else {
+        let [first, second] = &mut lanes;
+        let attempt = |search: &mut Search, ceiling: i64, limit: u64, seed: u64, halt: Halt| {
+            let start = search.work;
+            (search.run(ceiling, limit, seed, halt), search.work - start)
+        };
+        let mut lanes = Lanes {
+            first: &mut |ceiling, limit, round, halt| {
+                attempt(first, ceiling, limit, options.seed.wrapping_add(round), halt)
+            },
+            second: &mut |ceiling, limit, round, halt| {
+                attempt(second, ceiling, limit, options.seed.wrapping_add(round), halt)
+            },
+        };
+        ladder(instance, "valley", options.threads, &mut lanes, meter, out);
+    }
     meter.book("valley", before);
-    meter.note("nodes", search.nodes);
 }
 
 /// The same for rigid shapes, by the search over disjunctions.
-fn exact_shapes(instance: &Instance, target: i64, only_fit: bool, meter: &mut Meter, out: &mut SpaceOutcome) {
-    ladder(
-        instance,
-        target,
-        only_fit,
-        "disjunction",
-        meter,
-        out,
-        &mut |ceiling, limit, meter| match disjunction::search(instance, ceiling, u64::MAX, limit, meter) {
+fn exact_shapes(
+    instance: &Instance,
+    options: &PlacementOptions,
+    target: i64,
+    only_fit: bool,
+    meter: &mut Meter,
+    out: &mut SpaceOutcome,
+) {
+    let attempt = |ceiling: i64, limit: u64, halt: Halt| {
+        let mut own = Meter::within(limit, halt);
+        let found = match disjunction::search(instance, ceiling, u64::MAX, limit, &mut own) {
             disjunction::Outcome::Placed(offsets, _) => Found::Placed(offsets),
             disjunction::Outcome::Impossible => Found::Impossible,
             disjunction::Outcome::Unknown => Found::Unknown,
-        },
-    );
+        };
+        (found, own.spent())
+    };
+    if only_fit {
+        let (found, work) = attempt(target, meter.left(), meter.halt());
+        meter.spend(work);
+        settle(instance, target, found, "disjunction", out);
+        return;
+    }
+    let mut lanes = Lanes {
+        first: &mut |ceiling, limit, _, halt| attempt(ceiling, limit, halt),
+        second: &mut |ceiling, limit, _, halt| attempt(ceiling, limit, halt),
+    };
+    ladder(instance, "disjunction", options.threads, &mut lanes, meter, out);
 }
 
-/// A search below a ceiling with so much work.
-type Attempt<'a> = dyn FnMut(i64, u64, &mut Meter) -> Found + 'a;
+/// Takes the answer at the one ceiling that matters.
+fn settle(instance: &Instance, ceiling: i64, found: Found, method: &str, out: &mut SpaceOutcome) {
+    match found {
+        Found::Placed(offsets) => take(instance, offsets, method, out),
+        Found::Impossible => {
+            out.bound = Bound { value: ceiling + 1, reason: Reason::Search };
+            out.infeasible = true;
+        }
+        Found::Unknown => {}
+    }
+}
 
-/// Work of the first round of attempts.
-const FIRST_ROUND: u64 = 200_000_000;
+/// Work of the first stretch of a fit, which one search does alone, and by how many eighths the next ones are longer.
+const FIRST_STRETCH: u64 = 40_000_000;
 
-/// Narrows the interval between the bound and the best peak: rounds of bisection, each attempt with a limit
-/// that grows from round to round, so that no single ceiling eats the budget.
-fn ladder(
+/// One ceiling: a second search with another order joins the first one when that has not made it quickly, and they
+/// take turns of equal work. Who decides in an earlier turn, or first in one, has decided.
+fn fit(
     instance: &Instance,
-    target: i64,
-    only_fit: bool,
-    method: &str,
+    ceiling: i64,
+    lanes: &mut [Search; 2],
+    options: &PlacementOptions,
     meter: &mut Meter,
     out: &mut SpaceOutcome,
-    attempt: &mut Attempt,
 ) {
-    let mut low = target;
-    let mut limit = if only_fit { u64::MAX } else { FIRST_ROUND };
-    while low < out.peak {
-        let (mut tried, mut step) = (low, 1);
-        while tried < out.peak {
+    let [first, second] = lanes;
+    let mut stretch = FIRST_STRETCH;
+    let mut nodes = 0;
+    let found = 'found: {
+        let Ok(mut one) = Run::start(first, ceiling, options.seed) else { break 'found Found::Impossible };
+        let found = one.go(stretch.min(meter.left()), meter.halt());
+        meter.spend(one.work());
+        nodes = one.nodes();
+        if found != Found::Unknown {
+            break 'found found;
+        }
+        let Ok(mut two) = Run::start(second, ceiling, options.seed.wrapping_add(1 << 32)) else {
+            break 'found Found::Impossible;
+        };
+        loop {
+            let share = stretch.min(meter.left() / 2);
+            if share == 0 || meter.is_interrupted() {
+                break 'found Found::Unknown;
+            }
+            let before = (one.work(), two.work());
+            let decides = |found: &Found| *found != Found::Unknown;
+            let (a, b) = race::both(
+                options.threads,
+                meter.halt(),
+                |halt| one.go(share, halt),
+                |halt| two.go(share, halt),
+                decides,
+            );
+            meter.spend(one.work() - before.0);
+            nodes = one.nodes();
+            match b {
+                None => break 'found a,
+                Some(b) => {
+                    meter.spend(two.work() - before.1);
+                    if b != Found::Unknown {
+                        break 'found b;
+                    }
+                }
+            }
+            stretch += stretch / 2;
+        }
+    };
+    meter.note("nodes", nodes);
+    settle(instance, ceiling, found, "valley", out);
+}
+
+/// A search below a ceiling, with so much work, in that round: what came of it and what it took.
+type Attempt<'a> = dyn FnMut(i64, u64, u64, Halt) -> (Found, u64) + Send + 'a;
+
+/// Two searches of one kind that share nothing.
+struct Lanes<'a> {
+    first: &'a mut Attempt<'a>,
+    second: &'a mut Attempt<'a>,
+}
+
+/// Work of an attempt in the first round.
+const FIRST_ROUND: u64 = 100_000_000;
+
+/// Narrows the interval between the bound and the best peak, two ceilings at a time. Attempts have a limit that
+/// grows from round to round, so that no single ceiling eats the budget.
+///
+/// ```text
+///   bound        given up   first    second      peak
+///     |------------|----------|---------|----------|      of what was not given up in this round,
+///                  0         1/2       3/4         1      the middle and the middle above it
+/// ```
+///
+/// The first round begins at the bound itself, which is where most problems end; what it rules out raises the bound.
+fn ladder(
+    instance: &Instance,
+    method: &str,
+    threads: usize,
+    lanes: &mut Lanes,
+    meter: &mut Meter,
+    out: &mut SpaceOutcome,
+) {
+    let mut limit = FIRST_ROUND;
+    for round in 0.. {
+        // Everything up to here was ruled out, or given up in this round.
+        let mut given_up = out.bound.value - 1;
+        let mut step = 1;
+        let mut climbing = round == 0;
+        while given_up + 1 < out.peak {
             if meter.left() == 0 || meter.is_interrupted() {
                 return;
             }
-            let share = limit.min(meter.left());
+            let low = if climbing { (given_up + step).min(out.peak - 1) } else { middle(given_up, out.peak) };
+            let high = middle(low, out.peak);
+            let share = limit.min((meter.left() / 2).max(1));
             let before = meter.spent();
-            let found = attempt(tried, share, meter);
-            if matches!(found, Found::Unknown) && meter.spent() == before {
+            let Lanes { first, second } = lanes;
+            let ((a, work), other) = race::both(
+                if high > low { threads } else { 1 },
+                meter.halt(),
+                |halt| first(low, share, round, halt),
+                |halt| if high > low { second(high, share, round, halt) } else { (Found::Unknown, 0) },
+                |a| matches!(a.0, Found::Placed(_)),
+            );
+            meter.spend(work);
+            let decided = other.is_none();
+            let (b, more) = other.unwrap_or((Found::Unknown, 0));
+            meter.spend(more);
+            if a == Found::Unknown && b == Found::Unknown && meter.spent() == before {
                 // A search that gave up before it began gives up at every ceiling.
                 return;
             }
-            match found {
-                Found::Placed(offsets) => {
-                    take(instance, offsets, method, out);
-                    if only_fit {
-                        return;
+            climbing &= a == Found::Impossible;
+            step = if climbing { step * 2 } else { 1 };
+            for (ceiling, found) in [(low, a), (high, b)] {
+                match found {
+                    Found::Placed(offsets) => take(instance, offsets, method, out),
+                    Found::Impossible => {
+                        out.bound = Bound { value: out.bound.value.max(ceiling + 1), reason: Reason::Search };
+                        given_up = given_up.max(ceiling);
                     }
-                    tried = low.max(tried.min(low + (out.peak - low) / 2));
-                    step = 1;
-                    if tried >= out.peak {
-                        break;
-                    }
-                }
-                Found::Impossible => {
-                    low = low.max(tried + 1);
-                    out.bound = Bound { value: low, reason: Reason::Search };
-                    if only_fit {
-                        out.infeasible = true;
-                        return;
-                    }
-                    tried = (low + step).min(out.peak - 1).max(low);
-                    step *= 2;
-                }
-                Found::Unknown => {
-                    if only_fit {
-                        return;
-                    }
-                    tried += ((out.peak - tried) / 2).max(1);
+                    Found::Unknown if decided || ceiling >= out.peak => {}
+                    Found::Unknown => given_up = given_up.max(ceiling),
                 }
             }
         }
+        if out.bound.value >= out.peak {
+            return;
+        }
         limit = limit.saturating_mul(4);
     }
+}
+
+/// A ceiling between one that is given up and the best peak.
+fn middle(low: i64, peak: i64) -> i64 {
+    low + ((peak - low) / 2).max(i64::from(low + 1 < peak))
 }
 
 fn finish(instance: &Instance, goals: &[Goal], only_fit: bool, meter: &Meter, out: &mut SpaceOutcome) {

@@ -47,23 +47,45 @@ impl Sections {
                 first_in[first as usize].push(i as u32);
             }
         }
-        let mut conflicts = vec![Vec::new(); n];
-        let mut mark = vec![u32::MAX; n];
-        for i in 0..n {
-            mark[i] = i as u32;
-            for &s in &of[i] {
-                for &j in &members[s as usize] {
-                    if mark[j as usize] != i as u32 {
-                        mark[j as usize] = i as u32;
-                        conflicts[i].push(j);
-                    }
-                }
-            }
-            conflicts[i].sort_unstable();
-        }
-        work += conflicts.iter().map(Vec::len).sum::<usize>() as u64;
+        let conflicts = conflicts(&members, &of, &mut work);
         Sections { members, of, first_in, conflicts, work }
     }
+}
+
+/// Of each item, everything that it shares a section with: its sections' members as bits, or-ed.
+fn conflicts(members: &[Vec<u32>], of: &[Vec<u32>], work: &mut u64) -> Vec<Vec<u32>> {
+    let words = of.len().div_ceil(64);
+    let mut bits = vec![0u64; words];
+    let mut rows: Vec<Vec<u64>> = Vec::with_capacity(members.len());
+    for m in members {
+        let mut row = vec![0u64; words];
+        for &i in m {
+            row[i as usize / 64] |= 1 << (i % 64);
+        }
+        rows.push(row);
+    }
+    let mut out = Vec::with_capacity(of.len());
+    for (i, of) in of.iter().enumerate() {
+        bits.fill(0);
+        for &s in of {
+            for (b, r) in bits.iter_mut().zip(&rows[s as usize]) {
+                *b |= r;
+            }
+        }
+        *work += (of.len() * words) as u64 / 4;
+        bits[i / 64] &= !(1 << (i % 64));
+        let mut list = Vec::with_capacity(bits.iter().map(|b| b.count_ones() as usize).sum());
+        for (w, &word) in bits.iter().enumerate() {
+            let mut word = word;
+            while word != 0 {
+                list.push(64 * w as u32 + word.trailing_zeros());
+                word &= word - 1;
+            }
+        }
+        *work += list.len() as u64;
+        out.push(list);
+    }
+    out
 }
 
 /// Live sets after a start that is followed by an end; all of them when `dominate` is off.

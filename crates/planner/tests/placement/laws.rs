@@ -3,8 +3,8 @@
 use crate::generate::{Features, Random, problem};
 use crate::oracle;
 use crate::random::assert_sound;
-use npumem_ir::problem::{Goal, LiveRange};
-use npumem_ir::{Bytes, Offset, Problem, StepRange};
+use npumem_ir::problem::{Buffer, Goal, LiveRange};
+use npumem_ir::{Bytes, Offset, Problem, SpaceId, StepRange};
 use npumem_planner::placement::{Effort, Placement, PlacementOptions, Switches, Verdict, place};
 use std::sync::atomic::AtomicBool;
 
@@ -245,4 +245,53 @@ fn the_choice_of_space_equals_exhaustive_search() {
             assert_eq!((traffic.bytes.get(), traffic.bound.get()), (best, best), "{p:#?}");
         }
     }
+}
+
+/// Many buffers of many sizes that crowd few steps: too hard for the greedy orders, too large for an exact search at once.
+fn crowded(seed: u64, buffers: u64) -> Problem {
+    let mut random = Random(seed);
+    let mut p = problem(&mut random, NONE, 1, 1, 1, None);
+    p.buffers.clear();
+    for k in 0..buffers {
+        let start = random.below(40);
+        let steps = npumem_ir::StepRange::steps(start, start + 1 + random.below(12));
+        p.buffers.push(Buffer::new(format!("b{k}"), Bytes(20 + random.below(80)), steps, SpaceId::new(0)));
+    }
+    p
+}
+
+const NONE: Features = Features {
+    alignment: false,
+    holes: false,
+    windows: false,
+    pins: false,
+    reserved: false,
+    colocated: false,
+    apart: false,
+    exclusive: false,
+    penalties: false,
+    spaces: 1,
+};
+
+#[test]
+fn two_threads_and_one_give_the_same_bytes() {
+    let mut raced = 0;
+    for seed in 0..6 {
+        let mut p = crowded(seed, 90);
+        for fit in [false, true] {
+            let of = |threads: usize| {
+                let options = PlacementOptions { threads, budget: Some(70_000_000), ..Default::default() };
+                place(&p, &options, None).unwrap()
+            };
+            let (one, two) = (of(1), of(2));
+            assert_sound(&p, &one);
+            assert_eq!(one, two, "seed {seed}, fit {fit}");
+            assert_eq!(format!("{one:?}"), format!("{two:?}"));
+            raced += u32::from(one.plan.origin.work.get("valley").is_some_and(|&w| w > 45_000_000));
+            // At the bound or just above it: not decided in the first stretch, or not at all.
+            p.goals = vec![Goal::Fit];
+            p.spaces[0].capacity = Some(Bytes(one.plan.spaces[0].lower_bound.get() + 1));
+        }
+    }
+    assert!(raced >= 3, "only {raced} of 12 were hard enough for a race");
 }

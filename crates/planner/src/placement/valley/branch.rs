@@ -63,7 +63,7 @@ impl Run<'_, '_> {
                 ((a - t as i64).max(t as i64 - b).max(0)) as f64 / self.state.s as f64
             }),
         };
-        (ready as f64 + if gap { 0.9 } else { 0.0 } - 0.999 + 0.1 * tie) / self.weight(t)
+        (ready as f64 + if gap { 0.5 } else { 0.0 } - 0.999 + 0.1 * tie) / self.weight(t)
     }
 
     /// The section to branch on, with its candidates, and whether all of them may start higher.

@@ -1,9 +1,9 @@
 //! The walk over the tree: an explicit stack, a table of failed states, and the way back.
 
 use super::super::instance::UNLIMITED;
+use super::super::race::Halt;
+use super::Found;
 use super::state::{Frame, Run, TABLE, WAITING, mix};
-use super::{Found, is_set};
-use std::sync::atomic::AtomicBool;
 
 impl Run<'_, '_> {
     /// Hash of what decides about the part at hand: limits of its waiting items, tops of its sections.
@@ -89,9 +89,24 @@ impl Run<'_, '_> {
         }
     }
 
+    /// Goes on from where it stands, with a new order whenever the patience is over, for at most `limit` work.
+    pub(crate) fn go(&mut self, limit: u64, halt: Halt) -> Found {
+        let end = self.search.work.saturating_add(limit);
+        loop {
+            if self.restarting {
+                self.rank_items();
+            }
+            match self.explore(end, halt) {
+                Found::Unknown if self.search.work < end && !halt.is_set() => self.again(),
+                done => return done,
+            }
+        }
+    }
+
     /// Depth-first over the frames until success, exhaustion or a limit.
-    pub(super) fn explore(&mut self, cut: u64, end: u64, cancel: Option<&AtomicBool>) -> Found {
-        let mut outcome = self.descend();
+    fn explore(&mut self, end: u64, halt: Halt) -> Found {
+        let cut = if self.search.switches.restarts { self.cut } else { u64::MAX };
+        let mut outcome = if std::mem::take(&mut self.restarting) { self.descend() } else { None };
         loop {
             if outcome == Some(true) {
                 return Found::Placed(self.offsets.clone());
@@ -107,7 +122,7 @@ impl Run<'_, '_> {
             if self.fails >= cut || self.search.work >= end {
                 return Found::Unknown;
             }
-            if self.search.nodes.is_multiple_of(256) && is_set(cancel) {
+            if self.search.nodes.is_multiple_of(256) && halt.is_set() {
                 return Found::Unknown;
             }
             // Next branch of the deepest open frame.

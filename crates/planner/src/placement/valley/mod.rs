@@ -31,9 +31,9 @@ mod state;
 
 use super::instance::Instance;
 use super::options::Switches;
+use super::race::Halt;
 use super::sections::Sections;
-use state::Run;
-use std::sync::atomic::{AtomicBool, Ordering};
+pub(crate) use state::Run;
 
 /// How a search ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,9 +45,6 @@ pub(crate) enum Found {
     /// The work ran out, or someone asked to stop.
     Unknown,
 }
-
-/// Dead ends before the first restart.
-const FIRST_RESTART: u64 = 100;
 
 /// The part of a problem that does not change between searches at different capacities.
 pub(crate) struct Search<'a> {
@@ -130,30 +127,10 @@ impl<'a> Search<'a> {
     }
 
     /// Searches for offsets with every item below `capacity`, spending at most `limit` work.
-    pub fn run(&mut self, capacity: i64, limit: u64, seed: u64, cancel: Option<&AtomicBool>) -> Found {
-        let mut run = match Run::start(self, capacity) {
-            Ok(run) => run,
-            Err(()) => return Found::Impossible,
-        };
-        let end = run.search.work.saturating_add(limit);
-        let root = run.state.cells.clone();
-        let mut restart = 0u64;
-        let mut patience = FIRST_RESTART;
-        loop {
-            run.restart = restart;
-            run.rank_items(restart, seed);
-            let cut = if run.search.switches.restarts { run.fails + patience } else { u64::MAX };
-            match run.explore(cut, end, cancel) {
-                Found::Unknown if run.search.work < end && !is_set(cancel) => {}
-                done => return done,
-            }
-            run.state.cells.copy_from_slice(&root);
-            run.undo_to(0);
-            run.frames.clear();
-            run.open();
-            restart += 1;
-            patience += patience / 20;
-            run.forget();
+    pub fn run(&mut self, capacity: i64, limit: u64, seed: u64, halt: Halt) -> Found {
+        match Run::start(self, capacity, seed) {
+            Ok(mut run) => run.go(limit, halt),
+            Err(()) => Found::Impossible,
         }
     }
 
@@ -181,8 +158,4 @@ impl<'a> Search<'a> {
             }
         }
     }
-}
-
-fn is_set(cancel: Option<&AtomicBool>) -> bool {
-    cancel.is_some_and(|c| c.load(Ordering::Relaxed))
 }

@@ -63,7 +63,7 @@ pub(super) struct Part {
 
 pub(super) const NO_PART: usize = usize::MAX;
 /// One run of the search at one capacity.
-pub(super) struct Run<'b, 'a> {
+pub(crate) struct Run<'b, 'a> {
     pub(super) search: &'b mut Search<'a>,
     pub(super) capacity: i64,
     pub(super) state: State,
@@ -92,15 +92,25 @@ pub(super) struct Run<'b, 'a> {
     pub(super) visited: Vec<u32>,
     pub(super) stamp: u32,
     pub(super) restart: u64,
+    pub(super) seed: u64,
+    /// The next step begins at the root.
+    pub(super) restarting: bool,
+    /// Dead ends at which to start again, and how many more they may be each time.
+    pub(super) cut: u64,
+    pub(super) patience: u64,
+    /// Cells of the root.
+    pub(super) root: Vec<i64>,
     /// Dead ends so far.
     pub(super) fails: u64,
 }
+/// Dead ends before the first restart.
+const FIRST_RESTART: u64 = 100;
 pub(super) const WAITING: i64 = -1;
 /// Failed states remembered at most.
 pub(super) const TABLE: usize = 4_000_000;
 impl<'b, 'a> Run<'b, 'a> {
     /// The root: pinned items placed, limits settled, floors lifted. `Err` when that is impossible already.
-    pub(super) fn start(search: &'b mut Search<'a>, capacity: i64) -> Result<Run<'b, 'a>, ()> {
+    pub(crate) fn start(search: &'b mut Search<'a>, capacity: i64, seed: u64) -> Result<Run<'b, 'a>, ()> {
         let (n, s) = (search.sizes.len(), search.sections.members.len());
         let mut run = Run {
             capacity,
@@ -126,6 +136,11 @@ impl<'b, 'a> Run<'b, 'a> {
             visited: vec![0; n],
             stamp: 1,
             restart: 0,
+            seed,
+            restarting: true,
+            cut: FIRST_RESTART,
+            patience: FIRST_RESTART,
+            root: Vec::new(),
             fails: 0,
             search,
         };
@@ -163,18 +178,38 @@ impl<'b, 'a> Run<'b, 'a> {
             return Err(());
         }
         run.open();
+        run.root = run.state.cells.clone();
         Ok(run)
     }
 
-    /// Lets old failures of the sections count for less.
-    pub(super) fn forget(&mut self) {
+    /// Counted work of the search that this run belongs to.
+    pub(crate) fn work(&self) -> u64 {
+        self.search.work
+    }
+
+    /// Items placed so far, over all branches.
+    pub(crate) fn nodes(&self) -> u64 {
+        self.search.nodes
+    }
+
+    /// Back to the root with the next order; old failures of the sections count for less.
+    pub(super) fn again(&mut self) {
+        self.state.cells.copy_from_slice(&self.root);
+        self.undo_to(0);
+        self.frames.clear();
+        self.open();
+        self.restarting = true;
+        self.restart += 1;
+        self.patience += self.patience / 20;
+        self.cut = self.fails + self.patience;
         for w in &mut self.weights {
             *w = 1.0 + (*w - 1.0) * 0.7;
         }
     }
 
     /// Order of trying candidates: a measure that changes with the restart, with some noise.
-    pub(super) fn rank_items(&mut self, restart: u64, seed: u64) {
+    pub(super) fn rank_items(&mut self) {
+        let (restart, seed) = (self.restart, self.seed);
         let n = self.rank.len();
         let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (restart + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
         for i in 0..n {
