@@ -247,16 +247,35 @@ fn the_choice_of_space_equals_exhaustive_search() {
     }
 }
 
-/// Many buffers of many sizes that crowd few steps: too hard for the greedy orders, too large for an exact search at once.
-fn crowded(seed: u64, buffers: u64) -> Problem {
+/// A full rectangle of time and bytes cut into pieces: put together again it fits, and with a little
+/// shaved off each piece the smallest peak is hard to find.
+fn puzzle(seed: u64, buffers: usize) -> Problem {
     let mut random = Random(seed);
     let mut p = problem(&mut random, NONE, 1, 1, 1, None);
-    p.buffers.clear();
-    for k in 0..buffers {
-        let start = random.below(40);
-        let steps = npumem_ir::StepRange::steps(start, start + 1 + random.below(12));
-        p.buffers.push(Buffer::new(format!("b{k}"), Bytes(20 + random.below(80)), steps, SpaceId::new(0)));
+    let mut pieces = vec![(0, 80, 2000)];
+    while pieces.len() < buffers {
+        pieces.sort_by_key(|&(start, end, size)| (end - start) * 25 * size);
+        let Some((start, end, size)) = pieces.pop() else { break };
+        if random.chance(50) && end - start > 1 {
+            let cut = start + 1 + random.below(end - start - 1);
+            pieces.extend([(start, cut, size), (cut, end, size)]);
+        } else {
+            let cut = 1 + random.below(size - 1);
+            pieces.extend([(start, end, cut), (start, end, size - cut)]);
+        }
     }
+    p.buffers = pieces
+        .iter()
+        .enumerate()
+        .map(|(k, &(start, end, size))| {
+            Buffer::new(
+                format!("b{k}"),
+                Bytes(size - random.below(size / 16)),
+                StepRange::steps(start, end),
+                SpaceId::new(0),
+            )
+        })
+        .collect();
     p
 }
 
@@ -276,8 +295,8 @@ const NONE: Features = Features {
 #[test]
 fn two_threads_and_one_give_the_same_bytes() {
     let mut raced = 0;
-    for seed in 0..6 {
-        let mut p = crowded(seed, 90);
+    for seed in 0..3 {
+        let mut p = puzzle(seed, 160);
         for fit in [false, true] {
             let of = |threads: usize| {
                 let options = PlacementOptions { threads, budget: Some(70_000_000), ..Default::default() };
@@ -287,11 +306,14 @@ fn two_threads_and_one_give_the_same_bytes() {
             assert_sound(&p, &one);
             assert_eq!(one, two, "seed {seed}, fit {fit}");
             assert_eq!(format!("{one:?}"), format!("{two:?}"));
+            println!(
+                "seed {seed} {fit} {:?} {:?} {:?}",
+                one.plan.spaces[0], one.plan.origin.stop, one.plan.origin.work
+            );
             raced += u32::from(one.plan.origin.work.get("valley").is_some_and(|&w| w > 45_000_000));
-            // At the bound or just above it: not decided in the first stretch, or not at all.
             p.goals = vec![Goal::Fit];
-            p.spaces[0].capacity = Some(Bytes(one.plan.spaces[0].lower_bound.get() + 1));
+            p.spaces[0].capacity = Some(Bytes(one.plan.spaces[0].peak.get() - 1));
         }
     }
-    assert!(raced >= 3, "only {raced} of 12 were hard enough for a race");
+    assert!(raced >= 3, "only {raced} of 6 were hard enough for a race");
 }
