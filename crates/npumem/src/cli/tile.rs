@@ -3,10 +3,11 @@
 use super::output::{self, Color};
 use super::tile_args::{ObjectiveArg, SlotsArg, TileArgs};
 use super::{Answer, Outcome, resolve};
-use npumem::ir::Bytes;
+use npumem::ir::{Bytes, Device};
 use npumem::tile::{self, plan_two_level};
-use npumem::tiling::{self, Goal, Operator, Slots, TileError};
+use npumem::tiling::{self, Goal, Operator, Schedule, Slots, TileError};
 use std::io::Read as _;
+use std::path::Path;
 
 /// The example of the help and of the errors.
 const EXAMPLE: &str = "npumem tile \"matmul m=4096 n=4096 k=4096 a=f16 b=f16 c=f32\"";
@@ -47,6 +48,9 @@ fn on_device(args: &TileArgs, operator: &Operator) -> Outcome {
     };
     match tiling::schedule(operator, &device, goal) {
         Ok(schedule) => {
+            for path in &args.output {
+                write(path, &schedule, &device)?;
+            }
             if args.json {
                 output::print(&format!("{:#}\n", tile::device::json(&schedule)));
             } else {
@@ -60,6 +64,27 @@ fn on_device(args: &TileArgs, operator: &Operator) -> Outcome {
         }
         Err(why) => Err(why.to_string()),
     }
+}
+
+/// A file by its ending, or all of them into a folder.
+fn write(path: &Path, schedule: &Schedule, device: &Device) -> Result<(), String> {
+    if path.is_dir() {
+        for name in ["schedule.json", "schedule.h", "schedule.npumem"] {
+            write(&path.join(name), schedule, device)?;
+        }
+        return Ok(());
+    }
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let content = match ending.as_deref() {
+        Some("json") => format!("{:#}\n", tile::device::json(schedule)),
+        Some("h") => tile::header::header(schedule),
+        Some("npumem" | "txt") => {
+            let program = tiling::program(schedule, device).map_err(|error| error.to_string())?;
+            npumem::ir::program::text::print(&program)
+        }
+        _ => return Err(format!("{}: the ending says the format: .json, .h or .npumem", path.display())),
+    };
+    output::write_whole(path, content.as_bytes())
 }
 
 fn operator(args: &TileArgs) -> Result<Operator, String> {

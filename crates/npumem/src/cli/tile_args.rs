@@ -2,6 +2,7 @@
 
 use super::args::DeviceArgs;
 use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 
 /// `npumem tile`
 #[derive(Debug, Args)]
@@ -21,6 +22,10 @@ pub struct TileArgs {
     /// What is best; ties go to the next of time, traffic, memory. With --sram it is traffic
     #[arg(long, value_enum, default_value_t)]
     pub objective: ObjectiveArg,
+    /// Write the schedule: .json, .h (C constants), .npumem (a tile program, for `check` and `run`), or a folder for all of
+    /// them; may be given several times
+    #[arg(long, short, value_name = "FILE|FOLDER")]
+    pub output: Vec<PathBuf>,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,

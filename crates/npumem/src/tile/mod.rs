@@ -1,6 +1,7 @@
 //! One operator: from its spec to a schedule, as text and JSON.
 
 pub mod device;
+pub mod header;
 mod two_level;
 
 pub use two_level::{TwoLevel, plan_two_level};

@@ -12,6 +12,7 @@
 use super::operator::{Side, Unit};
 use npumem_ir::device::{EngineKind, MissingFigure, PeakError, Precision, Scope, SpaceKind};
 use npumem_ir::{Device, EngineId, LinkId, SpaceId};
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Why an operator cannot run on a device.
@@ -113,6 +114,8 @@ pub struct Machine {
     pub startup: f64,
     /// Bytes that one vector step covers; 0 for a matrix unit.
     pub vector_width: u64,
+    /// Operations of one core's unit in a cycle, by type.
+    pub rates: BTreeMap<Precision, f64>,
     /// Steps that one vector instruction repeats.
     pub repeats: u64,
     /// Main memory.
@@ -186,6 +189,11 @@ impl Machine {
             fractal,
             startup: engine.startup.known().map_or(0.0, |cycles| cycles.0 as f64),
             vector_width: compute.vector_width.known().map_or(0, |bytes| bytes.0),
+            rates: compute
+                .operations_per_cycle
+                .iter()
+                .filter_map(|(precision, figure)| Some((*precision, figure.known()? * each as f64)))
+                .collect(),
             repeats: compute.repeats.known().copied().unwrap_or(u64::MAX).max(1),
             main,
             main_rate,

@@ -12,8 +12,10 @@
 //! The exact rules are in `docs/tiling.md`.
 
 pub mod bounds;
+pub mod emit;
 pub mod family;
 pub mod gemm;
+pub mod instructions;
 pub mod machine;
 pub mod nest;
 pub mod objective;
@@ -28,6 +30,7 @@ pub mod two_level;
 mod tests;
 
 pub use bounds::{IoBound, io_bound};
+pub use emit::{EmitError, program};
 pub use nest::{Nest, NestOperand, Pool, Slots};
 pub use objective::{CoreTime, Goal};
 pub use operator::{Axis, Dim, DimRole, Operand, OperandRole, Operator, OperatorError, OperatorKind, Side, Unit};

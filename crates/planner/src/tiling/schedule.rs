@@ -9,6 +9,7 @@
 
 use super::bounds::{IoBound, io_bound};
 use super::gemm::{Feed, Feeder, Gemm};
+use super::instructions::{Instruction, instructions};
 use super::machine::{Machine, MachineError, Room};
 use super::nest::{Nest, NestOperand, NestSetup, Pool, Slots, round_up};
 use super::objective::{CoreTime, Goal, Timer, products};
@@ -153,6 +154,8 @@ pub(crate) struct Bench<'a> {
     pub pools: Vec<Pool>,
     pub rooms: Vec<Room>,
     pub operands: Vec<NestOperand>,
+    pub instructions: Vec<Instruction>,
+    pub largest: Vec<u64>,
 }
 
 /// The machine of an operator on a device.
@@ -344,7 +347,12 @@ impl<'a> Bench<'a> {
             let at = pool_of(stage);
             pools[at].capacity -= staging(stage.capacity, stage.alignment);
         }
-        Bench { operator, machine, gemm, granules, pools, rooms, operands }
+        // One product at a time: a tile holds one value of the dims that all three sides depend on.
+        let one = |dim: usize| operator.unit == Unit::Matrix && gemm.batch.contains(&dim);
+        let largest = operator.dims.iter().enumerate().map(|(dim, about)| if one(dim) { 1 } else { about.extent });
+        let largest = largest.collect();
+        let instructions = if operator.unit == Unit::Vector { instructions(operator) } else { Vec::new() };
+        Bench { operator, machine, gemm, granules, pools, rooms, operands, instructions, largest }
     }
 
     /// Every way to cut the parallel dims into blocks for the cores, the least time first.
@@ -455,7 +463,7 @@ impl<'a> Bench<'a> {
             pools: self.pools.clone(),
             operands: self.operands.clone(),
             granules: self.granules.clone(),
-            largest: self.operator.dims.iter().map(|dim| dim.extent).collect(),
+            largest: self.largest.clone(),
             slots,
             spill: false,
         }
@@ -487,6 +495,7 @@ impl<'a> Bench<'a> {
             goal,
             limit,
             least_unit: least,
+            instructions: &self.instructions,
         };
         let found = search(&nest, &timer, BLOCK_BUDGET)?;
         let copies = |at: usize| copies(&block, self.operator, at, &found);
