@@ -20,6 +20,7 @@ pub mod machine;
 pub mod nest;
 pub mod objective;
 pub mod operator;
+pub mod predict;
 pub mod schedule;
 pub mod search;
 pub mod spec;

@@ -59,6 +59,8 @@ pub struct CoreTime {
     pub main: f64,
     /// Bytes of all cores over the cache's bandwidth.
     pub cache: f64,
+    /// Copies and uses of the input whose slots come round slowest.
+    pub rounds: f64,
     /// Before the unit begins.
     pub fill: f64,
     /// After it ends.
@@ -122,6 +124,8 @@ impl Timer<'_> {
     ) -> Option<CoreTime> {
         let mut time = CoreTime::default();
         let (mut lines, mut first): (Vec<(npumem_ir::EngineId, f64)>, f64) = (Vec::new(), 0.0);
+        // (copies, time of one with its latency) of each input: a slot comes free once its copy was used.
+        let mut rounds: Vec<(f64, f64)> = Vec::new();
         for (at, operand) in self.operator.operands.iter().enumerate() {
             if operand.role == OperandRole::Temporary {
                 continue;
@@ -150,6 +154,7 @@ impl Timer<'_> {
                 time.drain = cycles / count.max(1.0) + hop.latency[1];
             } else {
                 let one = cycles / count.max(1.0);
+                rounds.push((count, alone + latency));
                 first = first.max(hop.latency[1]);
                 time.fill += one;
                 match lines.iter_mut().find(|(engine, _)| *engine == hop.engine) {
@@ -178,6 +183,11 @@ impl Timer<'_> {
                     together += feed.together * times as f64;
                     alone += feed.unit * times as f64;
                 }
+                if let (OperatorKind::Attention, Some(softmax)) = (self.operator.kind, &self.machine.softmax) {
+                    // Scores, softmax and the second product follow each other.
+                    let [m, k, ..] = self.gemm.size(tiles);
+                    together += softmax.softmax_cycles(m * k);
+                }
                 (counts * together, counts * alone)
             }
             _ => {
@@ -192,10 +202,20 @@ impl Timer<'_> {
             // The next tile's first product waits until the sums are out.
             time.unit + time.stores + copies(out) * self.hop(out).latency[0]
         };
+        let tiles_of_block: f64 =
+            (0..tiles.len()).map(|dim| self.block.dims[dim].extent.div_ceil(tiles[dim]) as f64).product();
+        let use_of_one = time.unit / tiles_of_block.max(1.0);
+        for (count, one) in rounds {
+            if count > 1.0 {
+                let slots = if slots == Slots::Single { 1.0 } else { 2.0 };
+                time.rounds = time.rounds.max(count * (one + use_of_one) / slots);
+            }
+        }
         let busy = match slots {
             Slots::Single => time.loads + chain,
             _ => time.loads.max(chain).max(time.stores),
         };
+        let busy = busy.max(time.rounds);
         time.total = busy.max(time.main).max(time.cache) + time.fill + time.drain;
         Some(time)
     }
@@ -245,8 +265,9 @@ pub fn instruction_cycles(operator: &Operator, machine: &Machine, instruction: &
         let rate = machine.rates.get(&Precision::of(element)?)?;
         Some((width / bytes(element)).max(1) as f64 / rate)
     });
+    // A step takes a cycle at least.
     let pace = paces.fold(f64::NAN, f64::max);
-    let pace = if pace.is_nan() { lanes as f64 / machine.rate } else { pace };
+    let pace = if pace.is_nan() { lanes as f64 / machine.rate } else { pace }.max(1.0);
     let steps = elements.div_ceil(lanes);
     let starts = steps.div_ceil(machine.repeats).max(1);
     instruction.passes * (starts as f64 * machine.startup + steps as f64 * pace)

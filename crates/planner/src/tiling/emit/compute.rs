@@ -142,43 +142,28 @@ impl Writer<'_> {
         let fractal = |bytes: u64| Layout::Fractal { outer_col: true, inner_col: false, bytes };
         let bits = [self.operator.operands[0].element.bits(), self.operator.operands[1].element.bits()];
         let sum_bits = self.operator.accumulates.bits();
-        let bytes = |elements: u64, bits: u64| signed(elements * bits / 8);
         let (left, right) = (self.fed_buffer(0), self.fed_buffer(1));
         let (Some((left, left_slots)), Some((right, right_slots))) = (left, right) else { return };
         let turn = im.times(signed(counts_n)).plus(&inn).times(signed(counts_k)).plus(&ik);
-        // A stage tile lies in blocks, down the columns: blocks of depth one after another, each with all rows.
         let conv = self.operator.kind != OperatorKind::Matmul;
-        let part = |access: &Access,
-                    along: [(&Affine, u64, u64, u64); 2],
-                    bits: u64,
-                    rows: Affine,
-                    columns: Affine|
-         -> Access {
-            // along: (index, step, whole, block) of rows, then of columns.
-            let [(row, row_step, row_whole, _), (column, column_step, column_whole, block)] = along;
-            let mut access = Access { shape: vec![rows, columns], layout: fractal(512), ..access.clone() };
-            if conv {
-                // The rows of a window are gathered from all over the tile.
-                return access;
-            }
-            if row_step < row_whole || column_step < column_whole {
-                access.start =
-                    row.times(bytes(row_step * block, bits)).plus(&column.times(bytes(column_step * row_whole, bits)));
-                access.extents = vec![
-                    Extent {
-                        count: number(column_step.min(column_whole) / block),
-                        stride: bytes(row_whole * block, bits),
-                    },
-                    Extent { count: number(row_step.min(row_whole) * block), stride: bytes(1, bits) },
-                ];
-            }
-            access
-        };
         let (wm, wk, wn) = (up(tm, fm), up(tk, fk), up(tn, fn_));
         let (um, uk, un) = (up(sm, fm).min(wm), up(sk, fk).min(wk), up(sn, fn_).min(wn));
-        let a_part = part(&a, [(&im, um, wm, fm), (&ik, uk, wk, fk)], bits[0], lm.clone(), lk.clone());
-        let b_part = part(&b, [(&ik, uk, wk, fk), (&inn, un, wn, fn_)], bits[1], lk.clone(), ln.clone());
-        let c_part = part_of_sums(&c, [(&im, um, wm), (&inn, un, wn)], fn_, sum_bits, lm.clone(), ln.clone());
+        let rows = Along { index: im.clone(), step: um, whole: wm };
+        let depth = Along { index: ik.clone(), step: uk, whole: wk };
+        let columns = Along { index: inn.clone(), step: un, whole: wn };
+        let seen = |access: &Access, rows: &Affine, columns: &Affine, bytes: u64| Access {
+            shape: vec![rows.clone(), columns.clone()],
+            layout: fractal(bytes),
+            ..access.clone()
+        };
+        let (mut a_part, mut b_part) = (seen(&a, &lm, &lk, 512), seen(&b, &lk, &ln, 512));
+        // The rows of a window are gathered from all over the tile.
+        if !conv {
+            self.blocks(&mut a_part, &rows, &depth, fk, bits[0]);
+            self.blocks(&mut b_part, &depth, &columns, fn_, bits[1]);
+        }
+        let mut c_part = seen(&c, &lm, &ln, 1024);
+        self.blocks(&mut c_part, &rows, &columns, fn_, sum_bits);
         let whole = |writer: &Self, id, side: usize, slots: u64, rows: &Affine, columns: &Affine| Access {
             slot: if slots > 1 { turn.clone() } else { number(0) },
             shape: vec![rows.clone(), columns.clone()],
@@ -337,12 +322,8 @@ impl Writer<'_> {
         let (m, n) = (self.product_of(&gemm.rows), self.product_of(&gemm.depth));
         let (width, value_width) = (number(rows_of(operator, 1)), number(rows_of(operator, 2)));
         let unit = self.engine_name(self.schedule.machine.unit);
-        let own = self.device.engine(self.schedule.machine.unit).core;
-        let vector = self
-            .device
-            .engines()
-            .find(|(_, engine)| engine.kind == npumem_ir::device::EngineKind::Vector && engine.core == own)
-            .map_or_else(|| "v".to_owned(), |(_, engine)| engine.name.clone());
+        let Some(softmax) = &self.schedule.machine.softmax else { return };
+        let vector = self.engine_name(softmax.engine);
         let flat = Layout::RowMajor;
         let in_place = InPlace::Always;
         let q2 = Self::seen_as(&q, m.clone(), width.clone(), flat);
@@ -368,25 +349,41 @@ impl Writer<'_> {
     }
 }
 
-/// A part of the accumulators: blocks of columns one after another, each with all rows.
-fn part_of_sums(
-    access: &Access,
-    along: [(&Affine, u64, u64); 2],
-    block: u64,
-    bits: u64,
-    rows: Affine,
-    columns: Affine,
-) -> Access {
-    let [(row, row_step, row_whole), (column, column_step, column_whole)] = along;
-    let bytes = |elements: u64| signed(elements * bits / 8);
-    let layout = Layout::Fractal { outer_col: true, inner_col: false, bytes: 1024 };
-    let mut part = Access { shape: vec![rows, columns], layout, ..access.clone() };
-    if row_step < row_whole || column_step < column_whole {
-        part.start = row.times(bytes(row_step * block)).plus(&column.times(bytes(column_step * row_whole)));
-        part.extents = vec![
-            Extent { count: number(column_step.min(column_whole) / block), stride: bytes(row_whole * block) },
-            Extent { count: number(row_step.min(row_whole) * block), stride: bytes(1) },
-        ];
+/// A step along rows or columns of a tile, in elements: multiples of the unit's block.
+struct Along {
+    index: Affine,
+    step: u64,
+    whole: u64,
+}
+
+impl Writer<'_> {
+    /// Narrows an access to one step: blocks of `block` columns lie one after another, each with all rows.
+    fn blocks(&mut self, access: &mut Access, rows: &Along, columns: &Along, block: u64, bits: u64) {
+        if rows.step >= rows.whole && columns.step >= columns.whole {
+            return;
+        }
+        let bytes = |elements: u64| signed(elements * bits / 8);
+        let start =
+            rows.index.times(bytes(rows.step * block)).plus(&columns.index.times(bytes(columns.step * rows.whole)));
+        let count = self.left_over(columns).map_or_else(
+            || number(columns.step / block),
+            |rest| {
+                let blocks = self.builder.value(Op::Div, vec![rest, number(block)]);
+                self.builder.value(Op::Min, vec![blocks, number(columns.step / block)])
+            },
+        );
+        let length = match self.left_over(rows) {
+            None => number(rows.step * block),
+            Some(rest) => self.builder.value(Op::Min, vec![rest, number(rows.step)]).times(signed(block)),
+        };
+        access.start = start;
+        access.extents =
+            vec![Extent { count, stride: bytes(rows.whole * block) }, Extent { count: length, stride: bytes(1) }];
     }
-    part
+
+    /// Elements from the step to the end, where steps do not divide the tile.
+    fn left_over(&self, along: &Along) -> Option<Affine> {
+        let rest = number(along.whole).minus(&along.index.times(signed(along.step)));
+        (!along.whole.is_multiple_of(along.step)).then_some(rest)
+    }
 }

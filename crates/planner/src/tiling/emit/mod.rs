@@ -69,6 +69,9 @@ pub fn program(schedule: &Schedule, device: &Device) -> Result<Program, EmitErro
     if operator.split > 1 {
         return Err(not_yet("the sum of the parts of a split"));
     }
+    if operator.kind == OperatorKind::Attention && schedule.machine.softmax.is_none() {
+        return Err(not_yet("attention on a device whose vector units are in other cores"));
+    }
     let mut writer = Writer::new(schedule, device);
     writer.cut();
     writer.walk(0);
