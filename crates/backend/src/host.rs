@@ -194,6 +194,11 @@ impl Backend for Host {
         if base == libc::MAP_FAILED {
             return Err(system("mmap"));
         }
+        if page >= DEFAULT_PAGE.get() {
+            // Spaces of large pages ask for large pages; a system that has none goes on without.
+            // SAFETY: advice on a mapping that was just made.
+            unsafe { libc::madvise(base, length as usize, libc::MADV_HUGEPAGE) };
+        }
         let pages = (length / page).div_ceil(64) as usize;
         let region = Region { space: index, base: base.cast(), bytes: length, committed: vec![0; pages] };
         let id = self.regions.iter().position(Option::is_none).unwrap_or_else(|| {

@@ -31,6 +31,10 @@ pub enum Verb {
     Run(Box<RunArgs>),
     /// The tile sizes, buffers and copies of one operator: least time or traffic, against its lower bound
     Tile(Box<TileArgs>),
+    /// Measure this machine's memory: levels, latency, bandwidth, copies beside kernels; write its device file
+    Probe(ProbeArgs),
+    /// The points of a lecture on accelerator memory, measured on real memory
+    Lecture(LectureArgs),
     /// The catalogue of devices, or one of them: spaces, links and engines, every figure with its source
     Devices(DevicesArgs),
 }
@@ -212,6 +216,43 @@ pub struct RealArgs {
     /// With --on: as for `plan`
     #[arg(long, value_name = "[SPACE=]BYTES")]
     pub capacity: Vec<String>,
+}
+
+/// `npumem probe`
+#[derive(Debug, Args)]
+pub struct ProbeArgs {
+    /// What to measure
+    #[arg(long, value_enum, value_name = "DEVICE", default_value = "host")]
+    pub on: OnArg,
+    /// Write the device file, which --device takes; `-` is standard output
+    #[arg(long, short, value_name = "FILE.toml")]
+    pub output: Option<PathBuf>,
+    /// The name in the device file
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Two seconds instead of ten, coarser
+    #[arg(long)]
+    pub quick: bool,
+    /// The largest working set; without it, 256 MiB, or 64 MiB with --quick
+    #[arg(long, value_name = "BYTES")]
+    pub largest: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `npumem lecture`
+#[derive(Debug, Args)]
+pub struct LectureArgs {
+    /// Where
+    #[arg(long, value_enum, value_name = "DEVICE", default_value = "host")]
+    pub on: OnArg,
+    /// Two seconds instead of twenty, smaller
+    #[arg(long)]
+    pub quick: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Real memory.

@@ -50,16 +50,7 @@ pub fn run(args: &PlanArgs, color: Color) -> Outcome {
 
 /// What would fail after minutes of search is refused before it.
 fn check_outputs(args: &PlanArgs) -> Result<(), String> {
-    for path in [&args.output, &args.report].into_iter().flatten() {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if path.as_os_str() != "-" && !folder.is_dir() {
-            return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
-        }
-        if path.is_dir() {
-            return Err(format!("{}: is a folder; name a file in it", path.display()));
-        }
-    }
-    Ok(())
+    [&args.output, &args.report].into_iter().try_for_each(|path| output::check_writable(path.as_deref()))
 }
 
 /// The ONNX options and the model options that the arguments mean.
