@@ -17,6 +17,7 @@ use queue::{Progress, Work, Worker};
 use std::sync::Arc;
 
 mod kernels;
+mod processors;
 mod queue;
 
 const COPIES: usize = 0;

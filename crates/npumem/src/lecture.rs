@@ -124,10 +124,10 @@ fn step() -> Step {
     let mut buffers = Vec::new();
     for layer in 0..24_u64 {
         let at = layer * 8;
-        let mut add = |kib: u64, from: u64, to: u64, varies: bool| {
-            buffers.push((Bytes(kib << 10), StepRange::steps(at + from, at + to), varies));
+        let mut add = |parts: u64, from: u64, to: u64, varies: bool| {
+            buffers.push((Bytes(parts << 14), StepRange::steps(at + from, at + to), varies));
         };
-        // The residual stream, queries, keys and values, scores (as long as the input), the context, the wide layer.
+        // In parts of 16 KiB: the residual stream, queries, keys and values, scores (as long as the input), the context, the wide layer.
         add(256, 0, 9, false);
         add(768, 1, 4, false);
         add(512, 2, 4, true);
@@ -165,7 +165,8 @@ impl Step {
     /// The size of a buffer in an iteration: what varies is between a quarter and all of its most.
     fn size(&self, index: usize, iteration: u32) -> Bytes {
         let (most, _, varies) = self.buffers[index];
-        if varies { Bytes(most.get() / 64 * u64::from(16 + iteration * 29 % 49)) } else { most }
+        // Never the size of a planned buffer: a plan knows its buffers by their sizes.
+        if varies { Bytes(most.get() / 64 * u64::from(16 + iteration * 29 % 49) - 4096) } else { most }
     }
 }
 
@@ -226,15 +227,22 @@ fn allocation(open: Open<'_>, open_memory: OpenMemory<'_>, iterations: u32) -> R
         ns,
         format!("{}; the plan is {planned}", told(footprint, reserved)),
     ));
+    let mut notes = vec![
+        "a static plan needs no search at run time and reserves its peak, whatever comes; a pool follows the sizes that come; \
+         the hybrid does each where it can"
+            .to_owned(),
+    ];
+    if !open(Bytes(1 << 20))?.maps_pages() {
+        notes.push(
+            "this device maps no pages: its memory is taken whole at the start, so what is reserved says nothing"
+                .to_owned(),
+        );
+    }
     Ok(Section {
         key: "allocation",
         title: format!("who gives a buffer its bytes: {calls} calls of one step of a 24-layer model, with tracking on"),
         rows,
-        notes: vec![
-            "a static plan needs no search at run time and reserves its peak, whatever comes; a pool follows the sizes that come; \
-             the hybrid does each where it can"
-                .to_owned(),
-        ],
+        notes,
     })
 }
 

@@ -64,7 +64,10 @@ fn read_all(words: &[u32], access: Access, accesses: u64, to: &mut [u32]) {
     }
     std::thread::scope(|scope| {
         for (lane, sum) in to.iter_mut().enumerate() {
-            scope.spawn(move || *sum = read_lane(words, access, accesses, lane as u64, lanes));
+            scope.spawn(move || {
+                super::processors::spread(lane);
+                *sum = read_lane(words, access, accesses, lane as u64, lanes);
+            });
         }
     });
 }
@@ -124,10 +127,11 @@ unsafe fn floats_mut<'a>(address: usize, count: usize) -> &'a mut [f32] {
 unsafe fn add(left: *const f32, right: *const f32, to: *mut f32, count: usize, folded: bool) {
     for index in 0..count {
         // SAFETY: the index is within all three; the result may be one of the operands, which is why these are pointers.
-        unsafe {
-            let sum = *left.add(index) + *right.add(index);
-            *to.add(index) = if folded { fold(sum) } else { sum };
-        }
+        unsafe { *to.add(index) = *left.add(index) + *right.add(index) };
+    }
+    for index in 0..if folded { count } else { 0 } {
+        // SAFETY: as above.
+        unsafe { *to.add(index) = fold(*to.add(index)) };
     }
 }
 
