@@ -282,7 +282,7 @@ fn cycle(bytes: u64) -> Vec<u8> {
     for last in (1..lines).rev() {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         // Sattolo: an element changes places with one strictly before it, so that there is one cycle.
-        let other = ((state >> 33) * u64::from(last) >> 31) as u32;
+        let other = (((state >> 33) * u64::from(last)) >> 31) as u32;
         order.swap(last as usize, other as usize);
     }
     let mut table = vec![0; (u64::from(lines) * LINE) as usize];

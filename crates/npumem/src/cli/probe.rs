@@ -54,7 +54,10 @@ pub fn run(args: &ProbeArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-fn open(args: &ProbeArgs, options: &ProbeOptions) -> Result<(Box<dyn Compute>, Subject, Vec<String>), String> {
+/// The device, what it is called, and remarks.
+type Opened = (Box<dyn Compute>, Subject, Vec<String>);
+
+fn open(args: &ProbeArgs, options: &ProbeOptions) -> Result<Opened, String> {
     let date = real::today();
     let needed = probe::memory(options);
     let name = args.name.clone();
