@@ -169,6 +169,10 @@ impl<'s> Lowering<'s, '_> {
         operation.reads = read.iter().map(access).collect();
         // Only part of a tile is written: what stays is read by nobody here, and is not written either.
         operation.writes = written.iter().map(access).collect();
+        if short == "taxpy" {
+            // y = a x + y
+            operation.reads.extend(written.first().map(access));
+        }
         if let Some(scratch) = scratch {
             operation.writes.push(access(&scratch));
             operation.attributes.insert("scratch".into(), "last write".into());
