@@ -80,7 +80,8 @@ pub struct KernelFile {
 /// Whether a text is npumem's own program form.
 #[must_use]
 pub fn is_program_text(source: &str) -> bool {
-    source.trim_start().starts_with("npumem-program")
+    let first = source.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with('#'));
+    first.is_some_and(|line| line.starts_with("npumem-program"))
 }
 
 /// Reads a file with kernels; `dims` binds arguments by name.
