@@ -3,6 +3,7 @@
 //! Each set prints a table and appends one JSON line to `bench/SET.jsonl`.
 
 mod allocators;
+mod kernels;
 mod placement;
 mod plan;
 mod shapes;
@@ -25,6 +26,8 @@ pub struct Options {
 enum Set {
     /// Run-time allocators on recorded traces, with peers
     Allocators,
+    /// The check of kernels as a whole process: ten thousand statements, and every public sample
+    Kernels,
     /// The main job as a whole process: time and memory
     Plan,
     /// Offsets: peak, bound and time on every stored problem, and on a million generated buffers
@@ -40,6 +43,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         if options.set.is_none_or(|only| only == *set) {
             let line = match set {
                 Set::Allocators => allocators::run()?,
+                Set::Kernels => kernels::run()?,
                 Set::Plan => plan::run()?,
                 Set::Placement => placement::run()?,
             };

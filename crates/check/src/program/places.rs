@@ -224,7 +224,8 @@ fn reach(program: &Program, device: &Device, id: StepId, operation: &Operation, 
                         if reads { device.reads(*engine, *space) } else { device.writes(*engine, *space) }
                     });
                     let main = device.main_memory() == Some(*space) || device.space(*space).kind == SpaceKind::Dram;
-                    if !reached && !(only_moves(&operation.name) && moved(device, &from, &to)) {
+                    let moves = only_moves(&operation.name) && moved(device, &from, &to);
+                    if !(reached || moves) {
                         let engine = if kind == EngineKind::Matrix { "matrix" } else { "vector" };
                         let kind = Kind::Unreachable { step: id, engine: engine.into(), space: name(*space), reads };
                         findings.push(Severity::Fault, kind);
