@@ -1,5 +1,7 @@
 //! Yesterday's plan as hints: what did not change stays, what did moves little, and the answer says how much.
 
+#![allow(clippy::unwrap_used)]
+
 use crate::generate::{Features, Random, problem};
 use crate::random::assert_sound;
 use npumem_ir::problem::{Goal, Location};

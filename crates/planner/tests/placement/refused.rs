@@ -1,5 +1,7 @@
 //! Input at and past the limits: what is refused names the buffer, what is large ends soon.
 
+#![allow(clippy::unwrap_used)]
+
 use npumem_ir::problem::{Buffer, Goal, LiveRange, Location, Separation, Space};
 use npumem_ir::{Alignment, BufferId, Bytes, Offset, Problem, SpaceId, StepRange};
 use npumem_planner::placement::{PlacementOptions, place};
