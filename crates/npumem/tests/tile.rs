@@ -177,3 +177,92 @@ fn the_header_is_c() {
         Err(error) => npumem_testing::skipped(&format!("cc: {error}")),
     }
 }
+
+#[test]
+fn a_tile_by_hand_that_does_not_fit_says_by_how_much_and_what_does() {
+    let output =
+        tile(&[PRODUCT, "--fit", "--tile", "m=256 n=256 k=512", "--device", "ascend-910b2,ascend-950", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let fit: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let devices = fit["devices"].as_array().unwrap();
+    assert_eq!(devices.len(), 2);
+    // L1: 2 x (256 x 512 + 512 x 256) x 2 bytes = 1 MiB of 512 KiB; L0C: 256 x 256 x 4 bytes, of 128 and of 256 KiB.
+    let missing = |device: &Value, space: &str| {
+        let spaces = device["spaces"].as_array().unwrap().clone();
+        spaces.into_iter().find(|one| one["name"] == space).unwrap()["missing_bytes"].as_u64().unwrap()
+    };
+    assert_eq!([missing(&devices[0], "l1"), missing(&devices[0], "l0c")], [524_288, 131_072]);
+    assert_eq!([missing(&devices[1], "l1"), missing(&devices[1], "l0c")], [524_288, 0]);
+    assert_eq!(devices[1]["nearest"]["k"], 256);
+    assert_eq!(devices[1]["largest"]["k"], 256);
+    for device in devices {
+        // What is called nearest does fit, and one more block of any dim at its largest does not.
+        let near = |name: &str| device["nearest"][name].as_u64().unwrap();
+        let tiles = format!("m={} n={} k={}", near("m"), near("n"), near("k"));
+        let name = device["device"].as_str().unwrap();
+        let output = tile(&[PRODUCT, "--fit", "--tile", &tiles, "--device", name, "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{tiles} on {name}");
+        let fit: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let largest = fit["devices"][0]["largest"]["k"].as_u64().unwrap();
+        let more = format!("m={} n={} k={}", near("m"), near("n"), largest + 16);
+        assert_eq!(
+            tile(&[PRODUCT, "--fit", "--tile", &more, "--device", name]).status.code(),
+            Some(1),
+            "{more} on {name}"
+        );
+    }
+    for (pairs, part) in
+        [("m=0", "from 1 to 4096"), ("m=4097", "from 1 to 4096"), ("q=1", "no such dimension"), ("m", "no pair")]
+    {
+        let (code, text) = refused(&[PRODUCT, "--fit", "--tile", pairs]);
+        assert_eq!(code, 2);
+        assert!(text.contains(part), "{pairs}: {text}");
+    }
+    let output = tile(&["attention q=64 d=1048576", "--fit"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("'query' 33554432 B"));
+}
+
+#[test]
+fn an_explanation_has_the_numbers() {
+    let plan = json(&[PRODUCT, "--device", "ascend-910b2", "--explain"]);
+    let explanation = &plan["explanation"];
+    let cycles = plan["time"]["cycles"].as_f64().unwrap();
+    assert!(explanation["single_slot_cycles"].as_f64().unwrap() > 1.3 * cycles, "{explanation}");
+    assert!(explanation["limit_share"].as_f64().unwrap() > 0.8);
+    assert_eq!(explanation["larger"].as_array().unwrap().len(), 3);
+    let text = tile(&[PRODUCT, "--explain"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("Why this tile. What limits it is"));
+}
+
+#[test]
+fn operators_come_from_toml_and_from_nodes() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("op.toml");
+    let file = file.to_str().unwrap();
+    std::fs::write(file, "operator = \"conv\"\nc = 64\nsize = [56, 56]\nk = 64\nkernel = [3, 3]\npad = 1\n").unwrap();
+    let of_file = json(&["--file", file, "--device", "generic-npu"]);
+    let of_text = json(&["conv c=64 size=56x56 k=64 kernel=3x3 pad=1", "--device", "generic-npu"]);
+    assert_eq!(of_file["dims"], of_text["dims"]);
+    std::fs::write(file, "m = 4\n").unwrap();
+    assert!(refused(&["--file", file]).1.contains("expected operator"));
+    std::fs::write(file, "operator = \"matmul\"\nm = 4.5\nn = 1\nk = 1\n").unwrap();
+    assert!(refused(&["--file", file]).1.contains("m: a float is no value here"));
+
+    let model = npumem_testing::workspace_root().join("testdata/models/example-cnn.onnx");
+    let model = model.to_str().unwrap();
+    // 3x3, stride 2, padding 1, 16 to 32 channels of 32 x 32: 16 x 16 results.
+    let plan = json(&["--onnx", model, "--node", "down", "--device", "generic-npu"]);
+    let extents: Vec<u64> =
+        plan["dims"].as_array().unwrap().iter().map(|dim| dim["extent"].as_u64().unwrap()).collect();
+    assert_eq!(extents, [32, 16, 16, 16, 3, 3]);
+    let (code, text) = refused(&["--onnx", model, "--node", "nothing"]);
+    assert_eq!(code, 2);
+    assert!(text.contains("there is no node 'nothing'; there are stem"), "{text}");
+
+    let run = Command::new(env!("CARGO_BIN_EXE_npumem")).args(["plan", model, "--tiles", "--json"]).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+    let tiles: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let rows = tiles["operators"].as_array().unwrap();
+    assert_eq!(rows.len(), 12);
+    assert!(rows.iter().all(|row| row["schedule"]["time"]["cycles"].as_f64().unwrap() > 0.0));
+}

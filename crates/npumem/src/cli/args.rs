@@ -98,6 +98,9 @@ pub struct PlanArgs {
     /// Write the plan: .pto (the kernel with `addr =`), .csv (MiniMalloc, with offsets), .json (npumem's plan, or dsa-solution for a dsa-problem), .txt
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// In place of a memory plan, the tiles of every operator of a model, as `npumem tile` finds them
+    #[arg(long)]
+    pub tiles: bool,
     /// Rows of the table of the peak; 0 shows all
     #[arg(long, default_value_t = 12, value_name = "ROWS")]
     pub top: usize,

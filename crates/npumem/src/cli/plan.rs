@@ -26,6 +26,9 @@ pub fn run(args: &PlanArgs, color: Color) -> Outcome {
     if input.format == Format::Pto || npumem::kernel::is_program_text(&input.text()) {
         return super::kernel::plan(args, &input.path, &input.text(), color);
     }
+    if args.tiles {
+        return tiles(&mut input, args, &device);
+    }
     let planned =
         if input.is_graph() { plan_graph(&mut input, args, &device)? } else { plan_buffers(&input, args, &device)? };
     drop(_progress);
@@ -46,6 +49,22 @@ pub fn run(args: &PlanArgs, color: Color) -> Outcome {
         Fit::No => Answer::No,
         Fit::Undecided => Answer::Undecided,
     })
+}
+
+/// `--tiles`: a schedule for every operator.
+fn tiles(input: &mut Opened, args: &PlanArgs, device: &Device) -> Result<Answer, String> {
+    if !input.is_graph() {
+        return Err(format!("--tiles is for models; {} is a {}", input.path.display(), input.format));
+    }
+    let (onnx_options, _) = model_options(&args.dim, &args.shape, args.strategy)?;
+    let model = input.graph(&onnx_options).map_err(|error| error.to_string())?;
+    let all = npumem::tile::model::tiles(&input.name(), &model.graph, device, npumem::tiling::Goal::Time);
+    if args.json {
+        output::print(&format!("{:#}\n", all.to_json()));
+    } else {
+        output::print(&all.text());
+    }
+    Ok(if all.rows.iter().any(|row| row.schedule.is_ok()) { Answer::Yes } else { Answer::No })
 }
 
 /// What would fail after minutes of search is refused before it.

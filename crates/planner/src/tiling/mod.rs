@@ -13,7 +13,9 @@
 
 pub mod bounds;
 pub mod emit;
+pub mod explain;
 pub mod family;
+pub mod fit;
 pub mod gemm;
 pub mod instructions;
 pub mod machine;
@@ -32,6 +34,8 @@ mod tests;
 
 pub use bounds::{IoBound, io_bound};
 pub use emit::{EmitError, program};
+pub use explain::{Explanation, Larger, explain};
+pub use fit::{Fit, FitError, SpaceFit, fit, given_tile};
 pub use nest::{Nest, NestOperand, Pool, Slots};
 pub use objective::{CoreTime, Goal};
 pub use operator::{Axis, Dim, DimRole, Operand, OperandRole, Operator, OperatorError, OperatorKind, Side, Unit};

@@ -206,7 +206,7 @@ pub fn schedule(operator: &Operator, device: &Device, goal: Goal) -> Result<Sche
 }
 
 /// The same with the dims of small kernels never cut: a part of a window is worth nothing while the whole fits.
-fn whole_kernels(operator: &Operator) -> Operator {
+pub(crate) fn whole_kernels(operator: &Operator) -> Operator {
     let mut whole = operator.clone();
     for axis in operator.operands.iter().flat_map(|operand| &operand.axes) {
         if let [_, (kernel, _)] = axis.terms.as_slice()
@@ -484,7 +484,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn setup(&self, slots: Slots) -> NestSetup {
+    pub(crate) fn setup(&self, slots: Slots) -> NestSetup {
         NestSetup {
             pools: self.pools.clone(),
             operands: self.operands.clone(),
@@ -492,11 +492,12 @@ impl<'a> Bench<'a> {
             largest: self.largest.clone(),
             slots,
             spill: false,
+            exact: None,
         }
     }
 
     /// The operator with the extents of one core's block.
-    fn block_operator(&self, parts: &[u64]) -> Operator {
+    pub(crate) fn block_operator(&self, parts: &[u64]) -> Operator {
         let mut block = self.operator.clone();
         for (dim, extent) in block.dims.iter_mut().zip(self.block_of(parts)) {
             dim.extent = extent;
@@ -504,7 +505,7 @@ impl<'a> Bench<'a> {
         block
     }
 
-    fn timer<'b>(
+    pub(crate) fn timer<'b>(
         &'b self,
         block: &'b Operator,
         parts: &[u64],
