@@ -19,6 +19,7 @@ pub mod execute;
 pub mod kernel;
 pub mod lecture;
 pub mod model;
+pub mod npy;
 pub mod open;
 pub mod plan;
 pub mod probe;

@@ -4,7 +4,7 @@
 use npumem::catalogue;
 use npumem::ir::Device;
 use npumem::kernel::{self, KernelFile};
-use npumem::simulate::{Request, simulate};
+use npumem::simulate::{Request, SimulateError, simulate};
 use npumem::simulator::{End, RunError};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,12 +42,12 @@ fn run_file(path: &Path) -> Option<Vec<npumem::simulate::Simulated>> {
         for one in &file.kernels {
             match simulate(&one.program, &device, &Request::default(), &[]) {
                 Ok(simulated) => done.push(simulated),
-                Err(RunError::Unbound { first, .. }) => {
+                Err(SimulateError::Run(RunError::Unbound { first, .. })) => {
                     dims.insert(first, 1);
                     continue 'again;
                 }
                 // Two samples store from L1, which this part has no way for; the message says so.
-                Err(RunError::NoEngine { problem, .. }) => {
+                Err(SimulateError::Run(RunError::NoEngine { problem, .. })) => {
                     assert_eq!(problem, "no link from l1 to hbm", "{}", path.display());
                     return None;
                 }

@@ -179,6 +179,21 @@ pub struct RunArgs {
     /// is one
     #[arg(long)]
     pub sanitize: bool,
+    /// Compute the values: what the kernel leaves in the caller's memory
+    #[arg(long)]
+    pub values: bool,
+    /// With values: the content of a buffer of the caller; others are random by the seed
+    #[arg(long = "input", value_name = "NAME=FILE.npy")]
+    pub input_file: Vec<String>,
+    /// With values: write a buffer of the caller after the run
+    #[arg(long, value_name = "NAME=FILE.npy")]
+    pub output: Vec<String>,
+    /// With values: a real argument
+    #[arg(long = "real", value_name = "NAME=X")]
+    pub real_value: Vec<String>,
+    /// With values: the seed of what is random
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
     /// Try one more slot for the buffers that engines wait for, in long runs too
     #[arg(long)]
     pub advice: bool,

@@ -6,7 +6,7 @@ use super::{Answer, Outcome};
 use npumem::kernel::{self, KernelError, KernelFile};
 use npumem::report::text::TextOptions;
 use npumem::report::{RunReport, run_report};
-use npumem::simulate::{Request, simulate};
+use npumem::simulate::{Request, ValuesRequest, simulate};
 use npumem::simulator::{Options, Order};
 use std::path::Path;
 
@@ -24,11 +24,23 @@ pub fn run(args: &RunArgs, color: Color) -> Outcome {
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         return Err(format!("{}: there is no such kernel to run; it has {names}", args.input.display()));
     }
-    let request = request(args);
+    if chosen.len() > 1 && (args.values || !args.input_file.is_empty() || !args.output.is_empty()) {
+        return Err(format!(
+            "{}: has {} kernels; values are of one: --kernel NAME",
+            args.input.display(),
+            chosen.len()
+        ));
+    }
+    let request = request(args)?;
     let mut reports = Vec::new();
     for one in chosen {
         let done = simulate(&one.program, &device, &request, &file.notes)
             .map_err(|error| format!("{}: {}: {error}", args.input.display(), one.program.name))?;
+        for (name, path) in pairs("--output", &args.output)? {
+            if let Some(bytes) = done.outputs.get(&name) {
+                output::write_whole(Path::new(&path), bytes)?;
+            }
+        }
         reports.push(done.report);
     }
     tell(args, &reports, color)?;
@@ -48,7 +60,34 @@ fn read(path: &Path, dims: &[String]) -> Result<KernelFile, String> {
     })
 }
 
-fn request(args: &RunArgs) -> Request {
+/// `NAME=VALUE`, once for each.
+fn pairs(option: &str, arguments: &[String]) -> Result<Vec<(String, String)>, String> {
+    let one = |argument: &String| {
+        let (name, value) =
+            argument.split_once('=').ok_or_else(|| format!("{option} {argument}: expected NAME=VALUE"))?;
+        Ok((name.trim().to_owned(), value.trim().to_owned()))
+    };
+    arguments.iter().map(one).collect()
+}
+
+/// What values are computed from, when they are asked for.
+fn values(args: &RunArgs) -> Result<Option<ValuesRequest>, String> {
+    if !args.values && args.input_file.is_empty() && args.output.is_empty() {
+        return Ok(None);
+    }
+    let mut request = ValuesRequest { seed: args.seed, ..ValuesRequest::default() };
+    for (name, path) in pairs("--input", &args.input_file)? {
+        let file = std::fs::read(&path).map_err(|error| format!("--input {name}={path}: {error}"))?;
+        request.inputs.insert(name, file);
+    }
+    for (name, value) in pairs("--real", &args.real_value)? {
+        let number = value.parse().map_err(|_| format!("--real {name}={value}: expected a number"))?;
+        request.reals.insert(name, number);
+    }
+    Ok(Some(request))
+}
+
+fn request(args: &RunArgs) -> Result<Request, String> {
     let order = match args.order {
         OrderArg::Auto => Order::Auto,
         OrderArg::Ranges => Order::Ranges,
@@ -61,7 +100,9 @@ fn request(args: &RunArgs) -> Request {
         queue_depth: args.queue as usize,
         max_steps: args.max_steps,
     };
-    Request { options, advice: args.advice.then_some(true), sanitize: args.sanitize }
+    let outputs = pairs("--output", &args.output)?.into_iter().map(|(name, _)| name).collect();
+    let (advice, values) = (args.advice.then_some(true), values(args)?);
+    Ok(Request { options, advice, sanitize: args.sanitize, values, outputs })
 }
 
 fn tell(args: &RunArgs, reports: &[RunReport], color: Color) -> Result<(), String> {

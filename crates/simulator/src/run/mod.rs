@@ -23,6 +23,7 @@ mod sink;
 mod stuck;
 mod totals;
 mod touch;
+pub mod values;
 mod walk;
 
 #[cfg(test)]
@@ -31,7 +32,7 @@ mod tests;
 pub use error::RunError;
 pub use outcome::{Cause, End, EngineTotals, LinkTotals, OrderUsed, Outcome, SpaceTotals, StepTotals, Stuck};
 pub use region::{MAX_DIMS, Region};
-pub use sink::{Beginning, Kept, Nothing, Sink, Span};
+pub use sink::{Beginning, Kept, Nothing, Several, Sink, Span};
 pub use touch::{NOWHERE, Places, Shape, Touch, bytes_of, element_bytes};
 
 use machine::Machine;

@@ -129,3 +129,28 @@ pub trait Sink {
 pub struct Nothing;
 
 impl Sink for Nothing {}
+
+/// Gives every event to several sinks, in order.
+pub struct Several<'a>(pub Vec<&'a mut dyn Sink>);
+
+impl Sink for Several<'_> {
+    fn wants_beginnings(&self) -> bool {
+        self.0.iter().any(|sink| sink.wants_beginnings())
+    }
+
+    fn begin(&mut self, beginning: &Beginning<'_>) {
+        self.0.iter_mut().for_each(|sink| sink.begin(beginning));
+    }
+
+    fn kept(&mut self, core: u64, kept: Kept) {
+        self.0.iter_mut().for_each(|sink| sink.kept(core, kept));
+    }
+
+    fn block(&mut self, core: u64, block: u64) {
+        self.0.iter_mut().for_each(|sink| sink.block(core, block));
+    }
+
+    fn span(&mut self, span: &Span<'_>) {
+        self.0.iter_mut().for_each(|sink| sink.span(span));
+    }
+}
