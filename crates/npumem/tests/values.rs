@@ -161,7 +161,7 @@ fn operations_agree_with_numpy() {
         return;
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/values.py");
-    let listed = std::path::PathBuf::from(scratch.file("cases.txt", &cases));
+    let listed = scratch.file("cases.txt", &cases);
     let output = Command::new(python).arg(script).arg(listed.parent().unwrap()).output().unwrap();
     assert!(
         output.status.success(),
