@@ -3,7 +3,7 @@
 //! Each set prints a table and appends one JSON line to `bench/SET.jsonl`.
 
 mod allocators;
-mod kernels;
+mod dram;
 mod placement;
 mod plan;
 mod shapes;
@@ -26,8 +26,8 @@ pub struct Options {
 enum Set {
     /// Run-time allocators on recorded traces, with peers
     Allocators,
-    /// The check of kernels as a whole process: ten thousand statements, and every public sample
-    Kernels,
+    /// The detailed DRAM model: requests a second, beside DRAMsim3
+    Dram,
     /// The main job as a whole process: time and memory
     Plan,
     /// Offsets: peak, bound and time on every stored problem, and on a million generated buffers
@@ -43,7 +43,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         if options.set.is_none_or(|only| only == *set) {
             let line = match set {
                 Set::Allocators => allocators::run()?,
-                Set::Kernels => kernels::run()?,
+                Set::Dram => dram::run()?,
                 Set::Plan => plan::run()?,
                 Set::Placement => placement::run()?,
             };

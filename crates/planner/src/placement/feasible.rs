@@ -49,7 +49,7 @@ pub(crate) fn decide(
     limit: u64,
     meter: &mut Meter,
 ) -> Answer {
-    if !options.switches.exact || !kept.can_be_searched() {
+    if !options.switches.exact {
         return Answer::Unknown;
     }
     if kept.flat {

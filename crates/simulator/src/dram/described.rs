@@ -83,7 +83,7 @@ pub fn from_device(device: &str, space: &str, dram: &Dram) -> Result<Part, PartE
     let (cl, cwl) = (timing("cl")?, timing("cwl")?);
     let least_turn = cl.saturating_add(burst).saturating_sub(cwl);
     let rtw = if dram.timings.contains_key("rtw") { timing("rtw")? } else { least_turn.saturating_add(2) };
-    let standard = dram.standard.to_ascii_uppercase();
+    let hbm = dram.standard.to_ascii_uppercase().starts_with("HBM");
     let part = Part {
         name: dram.standard.clone(),
         clock_hz: *dram.clock_hz.known().ok_or_else(|| missing("clock_hz"))?,
@@ -119,7 +119,7 @@ pub fn from_device(device: &str, space: &str, dram: &Dram) -> Result<Part, PartE
             act_command: 1,
         },
         mapping: Mapping::parse(&dram.mapping)?,
-        controller: Controller { two_command_buses: standard.starts_with("HBM"), ..Controller::default() },
+        controller: Controller { two_command_buses: hbm, precharge_all: !hbm, ..Controller::default() },
     };
     part.check()?;
     super::mapping::Placer::new(&part)?;

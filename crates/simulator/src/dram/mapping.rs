@@ -169,6 +169,7 @@ struct Slice {
 }
 
 impl Slice {
+    #[inline]
     fn of(self, line: u64) -> u32 {
         (line >> self.shift) as u32 & self.mask
     }
@@ -285,12 +286,14 @@ impl Placer {
 
     /// The burst that holds an address, counted from address zero.
     #[must_use]
+    #[inline]
     pub fn burst(&self, address: u64) -> u64 {
         address >> self.burst_shift
     }
 
     /// Where a burst lies.
     #[must_use]
+    #[inline]
     pub fn place(&self, burst: u64) -> Place {
         if let Some(fields) = &self.divided {
             return self.place_divided(fields, burst);
@@ -307,6 +310,7 @@ impl Placer {
         Place { channel: self.channel.of(burst), bank: self.flat(parts), row, column }
     }
 
+    #[inline]
     fn flat(&self, [pseudo_channel, rank, group, bank]: [u32; 4]) -> u32 {
         ((pseudo_channel * self.ranks + rank) * self.groups + group) * self.banks + bank
     }

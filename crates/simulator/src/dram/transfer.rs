@@ -155,6 +155,7 @@ impl Cursor {
         cursor
     }
 
+    #[inline]
     fn open(&mut self, placer: &Placer) {
         if self.run < self.runs.count {
             let start = self.runs.start + self.runs.pitch * self.run;
@@ -164,10 +165,12 @@ impl Cursor {
     }
 
     /// The burst at hand.
+    #[inline]
     pub(super) fn peek(&self) -> Option<u64> {
         (self.run < self.runs.count).then_some(self.burst)
     }
 
+    #[inline]
     pub(super) fn advance(&mut self, placer: &Placer) {
         if self.run >= self.runs.count {
             return;

@@ -82,11 +82,13 @@ impl Bank {
         }
     }
 
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.queue.len() >= self.depth
     }
 
     /// Looks for the oldest read and write of the open row again.
+    #[inline]
     pub fn find_hits(&mut self) {
         (self.first_read, self.first_write) = (None, None);
         if self.open_row == CLOSED {
@@ -119,6 +121,7 @@ impl Bank {
     }
 
     /// Whether the oldest command is for another row than the open one and may close it.
+    #[inline]
     pub fn may_close(&self, row_hits: u32) -> bool {
         self.open_row != CLOSED
             && self.queue.first().is_some_and(|head| head.row != self.open_row)

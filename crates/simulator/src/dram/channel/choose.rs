@@ -15,6 +15,7 @@ struct Ready {
 
 impl Channel {
     /// Issues what the command buses carry in the clock `now`; `row_used` when a refresh took the row bus.
+    #[inline]
     pub(super) fn choose<O: Observer>(&mut self, now: u64, row_used: bool, observer: &mut O) {
         let two = self.controller.two_command_buses;
         if row_used && !two {
@@ -40,6 +41,7 @@ impl Channel {
     /// The first ready bank in turn goes; with two buses the next one too, if it needs the other bus.
     ///
     /// The turn passes on from a bank that was looked at and did not go, as in the reference.
+    #[inline]
     fn by_turn<O: Observer>(&mut self, now: u64, ready: Ready, observer: &mut O) {
         let row = ready.activate | ready.precharge;
         let first = self.next_in_turn(row | ready.column);
@@ -92,6 +94,7 @@ impl Channel {
     }
 
     /// The first bank of the set after the one that had the last turn.
+    #[inline]
     fn next_in_turn(&self, banks: u64) -> u32 {
         let after = banks & (!1u64).checked_shl(self.turn).unwrap_or(0);
         (if after != 0 { after } else { banks }).trailing_zeros()
@@ -113,6 +116,7 @@ impl Channel {
     }
 
     /// The place of the column command that the bank would issue now.
+    #[inline]
     pub(super) fn column_entry(&self, now: u64, bank: u32) -> Option<u16> {
         let one = &self.banks[bank as usize];
         let read = one.first_read.filter(|_| self.reads_go() && self.read_time(bank) <= now);
@@ -124,31 +128,37 @@ impl Channel {
     }
 
     /// By age, one direction has the bus as long as it has a row hit.
+    #[inline]
     fn reads_go(&self) -> bool {
         self.controller.arbitration == Arbitration::RoundRobin || !self.intake.is_draining() || self.want_write == 0
     }
 
+    #[inline]
     fn writes_go(&self) -> bool {
         self.controller.arbitration == Arbitration::RoundRobin || self.intake.is_draining() || self.want_read == 0
     }
 
     /// Whether reads go, and whether writes do.
+    #[inline]
     fn directions(&self) -> (bool, bool) {
         (self.reads_go(), self.writes_go())
     }
 
     /// The bound of the next column command counted the directions that went; the others may go now.
+    #[inline]
     pub(super) fn look_at_directions(&mut self, now: u64) {
         if self.went != self.directions() {
             self.column_at = self.column_at.min(now + 1);
         }
     }
 
+    #[inline]
     fn read_time(&self, bank: u32) -> u64 {
         let one = &self.banks[bank as usize];
         one.read_ok.max(self.groups[usize::from(one.group)].read_ok).max(self.ranks[usize::from(one.rank)].read_ok)
     }
 
+    #[inline]
     fn write_time(&self, bank: u32) -> u64 {
         let one = &self.banks[bank as usize];
         one.write_ok.max(self.groups[usize::from(one.group)].write_ok).max(self.ranks[usize::from(one.rank)].write_ok)
@@ -202,6 +212,7 @@ impl Channel {
     }
 
     /// The banks of a set in two parts: those after the bank that had the last turn, and the others.
+    #[inline]
     fn turns(&self, banks: u64) -> [u64; 2] {
         let after = (!1u64).checked_shl(self.turn).unwrap_or(0);
         [banks & after, banks & !after]
@@ -261,6 +272,7 @@ impl Channel {
     }
 
     /// Sets what an open bank wants after its queue or its row changed.
+    #[inline]
     pub(super) fn look_at_open(&mut self, number: u32) {
         let bank = &self.banks[number as usize];
         debug_assert_ne!(bank.open_row, CLOSED, "a closed bank wants to be opened");

@@ -25,6 +25,7 @@ impl Queue {
         Queue { requests: VecDeque::new(), per_bank: [0; 64], banks: 0 }
     }
 
+    #[inline]
     fn push(&mut self, one: Waiting) {
         self.per_bank[one.bank as usize] += 1;
         self.banks |= 1 << one.bank;
@@ -32,6 +33,7 @@ impl Queue {
     }
 
     /// Takes the oldest request to a bank outside `full`.
+    #[inline]
     fn take(&mut self, full: u64) -> Option<Waiting> {
         let free = |one: &Waiting| full >> one.bank & 1 == 0;
         let one = if self.requests.front().is_some_and(free) {
@@ -93,6 +95,7 @@ impl Intake {
         }
     }
 
+    #[inline]
     pub fn is_draining(&self) -> bool {
         self.draining > 0 || (self.writes_at_banks > 0 && self.reads_at_banks == 0)
     }
@@ -104,6 +107,7 @@ impl Intake {
     }
 
     /// A command left its bank's queue.
+    #[inline]
     pub fn left_bank(&mut self, write: bool, opened: bool) {
         let count = if write { &mut self.writes_at_banks } else { &mut self.reads_at_banks };
         *count -= 1;
@@ -117,6 +121,7 @@ impl Intake {
 
 impl Channel {
     /// Whether the channel would take a request of this direction now.
+    #[inline]
     pub(in crate::dram) fn accepts(&self, write: bool) -> bool {
         let queue = if write { &self.intake.writes } else { &self.intake.reads };
         let mut held = queue.requests.len() as u32;
@@ -130,6 +135,7 @@ impl Channel {
     /// Takes a request in after the clock `now`; the caller has asked [`Channel::accepts`].
     ///
     /// A read of a burst that waits to be written is answered from the queue, and a write to such a burst joins it.
+    #[inline]
     pub(in crate::dram) fn accept(&mut self, now: u64, place: Place, write: bool, transfer: u32) {
         let queued = self.write_waits(place);
         if write || queued {
@@ -158,6 +164,7 @@ impl Channel {
         if write { self.intake.writes.push(one) } else { self.intake.reads.push(one) }
     }
 
+    #[inline]
     fn write_waits(&self, place: Place) -> bool {
         let bank = &self.banks[place.bank as usize];
         self.intake.writes.holds(place)
@@ -166,6 +173,7 @@ impl Channel {
     }
 
     /// With one pool, room comes when a command leaves the banks.
+    #[inline]
     pub(super) fn pool_changed(&mut self) -> bool {
         let changed = self.controller.one_pool && self.intake.left_pool != self.intake.seen_left;
         self.intake.seen_left = self.intake.left_pool;
@@ -173,6 +181,7 @@ impl Channel {
     }
 
     /// Whether a request could move to its bank in the next clock.
+    #[inline]
     pub(super) fn can_move(&self) -> bool {
         let intake = &self.intake;
         if intake.draining > 0 {
@@ -181,6 +190,7 @@ impl Channel {
         (intake.reads.banks & !self.full != 0) || self.starts_draining()
     }
 
+    #[inline]
     fn starts_draining(&self) -> bool {
         let intake = &self.intake;
         let waiting = intake.writes.requests.len() as u32;
@@ -191,6 +201,7 @@ impl Channel {
     }
 
     /// Moves one request to its bank (with one pool, all that can).
+    #[inline]
     pub(super) fn move_on(&mut self, now: u64) {
         loop {
             if self.starts_draining() {
@@ -225,6 +236,7 @@ impl Channel {
         }
     }
 
+    #[inline]
     fn enter_bank(&mut self, now: u64, one: Waiting) {
         let Waiting { entry, bank: number } = one;
         let bit = 1 << number;

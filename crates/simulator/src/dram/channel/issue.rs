@@ -110,6 +110,7 @@ impl Channel {
         observer.command(&Command { at: now, channel: self.number, kind });
     }
 
+    #[inline]
     fn read_timing(&mut self, now: u64, number: u32) {
         let timing = self.timing;
         let bank = &mut self.banks[number as usize];
@@ -158,6 +159,7 @@ impl Channel {
     }
 
     /// Counts the request and the idle clocks of the data bus before it.
+    #[inline]
     fn account(&mut self, now: u64, number: u32, write: bool, found: Found) {
         let bank = &self.banks[number as usize];
         let rank = &self.ranks[usize::from(bank.rank)];

@@ -43,6 +43,7 @@ struct Rank {
 
 impl Rank {
     /// The first clock at which the rank's activate limits let one more through.
+    #[inline]
     fn activate_ok(&self) -> u64 {
         self.act_ok.max(self.window[self.oldest])
     }
@@ -175,12 +176,14 @@ impl Channel {
     }
 
     /// When the next burst comes back.
+    #[inline]
     pub(super) fn next_return(&self) -> u64 {
         let first = |queue: &VecDeque<Return>| queue.front().map_or(NEVER, |one| one.at);
         first(&self.returns).min(first(&self.acknowledged))
     }
 
     /// Takes a burst that has come back by `now`.
+    #[inline]
     pub(super) fn take_return(&mut self, now: u64) -> Option<Return> {
         if self.returns.front().is_some_and(|one| one.at <= now) {
             return self.returns.pop_front();
@@ -192,6 +195,7 @@ impl Channel {
     }
 
     /// Runs the clock `now`; whether room was made in a queue of the channel.
+    #[inline]
     pub(super) fn tick<O: Observer>(&mut self, now: u64, observer: &mut O) -> bool {
         let before = self.intake.taken;
         if now >= self.refresh_at {
@@ -205,6 +209,7 @@ impl Channel {
     }
 
     /// The next clock, after `now`, at which this channel has something to do.
+    #[inline]
     pub(super) fn next_event(&self, now: u64) -> u64 {
         let row = self.activate_at.min(self.precharge_at).max(self.row_free);
         let column = if self.controller.two_command_buses { self.column_at } else { self.column_at.max(self.row_free) };
