@@ -43,6 +43,17 @@ pub struct Operand<P> {
     pub element: Element,
 }
 
+/// In which order words are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// One after the other, from the start again past the end.
+    Stream,
+    /// One of every 64 words (256 bytes), from the start again past the end.
+    Strided,
+    /// At random, by [`reference::scatter`].
+    Random,
+}
+
 /// The shape of a two-dimensional convolution, `NCHW` by `OIHW`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvolutionShape {
@@ -159,6 +170,32 @@ pub enum Kernel<P = Place> {
         /// Whether the old value counts.
         accumulate: bool,
     },
+    /// Follows a chain of dependent loads: `at = table[at]`, so many times, from the word in `to`, which gets the last one.
+    Chase {
+        /// Words, each the number of another one; the chain ends at one that is none.
+        table: P,
+        /// How many there are.
+        count: u32,
+        /// How many loads.
+        steps: u64,
+        /// One word.
+        to: P,
+    },
+    /// Reads words and leaves their sums: lane `l` of `lanes` reads its part of the accesses and leaves word `l` of `to`.
+    Read {
+        /// Words.
+        from: P,
+        /// How many there are.
+        words: u64,
+        /// In which order.
+        access: Access,
+        /// How many are read in all.
+        accesses: u64,
+        /// Threads or work items side by side, at most 1024.
+        lanes: u32,
+        /// One word a lane.
+        to: P,
+    },
     /// Fills with a pattern that depends on the seed and the position. Floats are integers of [-4, 4].
     Pattern {
         /// What is written.
@@ -192,6 +229,12 @@ impl<P: Copy> Kernel<P> {
         Ok(match *self {
             Self::Mix { from, to, accumulate } => Kernel::Mix { from: operand(from)?, to: operand(to)?, accumulate },
             Self::Pattern { to, seed, first } => Kernel::Pattern { to: operand(to)?, seed, first },
+            Self::Chase { table, count, steps, to } => {
+                Kernel::Chase { table: place(table)?, count, steps, to: place(to)? }
+            }
+            Self::Read { from, words, access, accesses, lanes, to } => {
+                Kernel::Read { from: place(from)?, words, access, accesses, lanes, to: place(to)? }
+            }
             Self::Copy { from, to, bytes } => Kernel::Copy { from: place(from)?, to: place(to)?, bytes },
             Self::Add { left, right, to, count, fold } => {
                 Kernel::Add { left: place(left)?, right: place(right)?, to: place(to)?, count, fold }
@@ -237,6 +280,13 @@ impl<P: Copy> Kernel<P> {
                 ]
             }
             Self::Mix { from, to, .. } => vec![touch(from.place, of(from)?, false), touch(to.place, of(to)?, true)],
+            Self::Chase { table, count, to, .. } => {
+                vec![touch(*table, floats(u64::from(*count))?, false), touch(*to, 4, true)]
+            }
+            Self::Read { from, words, lanes, to, .. } => {
+                let lanes = (1..=1024).contains(lanes).then_some(u64::from(*lanes))?;
+                vec![touch(*from, floats(*words)?, false), touch(*to, lanes * 4, true)]
+            }
             Self::Pattern { to, .. } => vec![touch(to.place, of(to)?, true)],
         })
     }
@@ -253,6 +303,7 @@ impl<P: Copy> Kernel<P> {
             }
             Self::Add { count, .. } => *count,
             Self::Mix { .. } | Self::Pattern { .. } | Self::Copy { .. } => 0,
+            Self::Chase { .. } | Self::Read { .. } => 0,
         }
     }
 

@@ -250,7 +250,7 @@ impl Regions {
     }
 }
 
-/// Runs a task twice (copies beside kernels, and one after the other) and compares what it observes with a reference.
+/// Runs a task in two ways (copies beside kernels, and one after the other) and compares what it observes with a reference.
 /// Where that differs, it runs a third time, step by step, and names the first operation that reads or leaves wrong bytes.
 ///
 /// # Errors
@@ -288,9 +288,30 @@ fn run(backend: &mut dyn Compute, task: &Task, regions: &Regions) -> Result<Outc
     if wrong {
         outcome.mismatch = compare::first_wrong(backend, task, regions)?;
     }
-    outcome.serial = timed(backend, task, regions, true)?;
-    outcome.overlapped = timed(backend, task, regions, false)?;
+    outcome.serial = best(backend, task, regions, true)?;
+    outcome.overlapped = best(backend, task, regions, false)?;
     Ok(outcome)
+}
+
+/// Runs on the clock of one kind, at most, and how long all of them may take: short tasks are disturbed most.
+const RUNS: u32 = 7;
+const RUNS_NS: u64 = 300_000_000;
+
+/// The fastest of several runs.
+fn best(backend: &mut dyn Compute, task: &Task, regions: &Regions, serial: bool) -> Result<Timing, ExecuteError> {
+    let mut best = timed(backend, task, regions, serial)?;
+    let mut spent = best.wall_ns;
+    for _ in 1..RUNS {
+        if spent >= RUNS_NS {
+            break;
+        }
+        let next = timed(backend, task, regions, serial)?;
+        spent = spent.saturating_add(next.wall_ns);
+        if next.wall_ns < best.wall_ns {
+            best = next;
+        }
+    }
+    Ok(best)
 }
 
 fn count(task: &Task) -> Outcome {

@@ -17,6 +17,7 @@ use queue::{Progress, Work, Worker};
 use std::sync::Arc;
 
 mod kernels;
+mod processors;
 mod queue;
 
 const COPIES: usize = 0;
@@ -193,6 +194,11 @@ impl Backend for Host {
         let base = unsafe { libc::mmap(std::ptr::null_mut(), length as usize, libc::PROT_NONE, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(system("mmap"));
+        }
+        if page >= DEFAULT_PAGE.get() {
+            // Spaces of large pages ask for large pages; a system that has none goes on without.
+            // SAFETY: advice on a mapping that was just made.
+            unsafe { libc::madvise(base, length as usize, libc::MADV_HUGEPAGE) };
         }
         let pages = (length / page).div_ceil(64) as usize;
         let region = Region { space: index, base: base.cast(), bytes: length, committed: vec![0; pages] };

@@ -15,13 +15,15 @@ pub mod cuda;
 pub mod executor;
 pub mod faulty;
 pub mod host;
+pub mod loops;
 pub mod memory;
 pub mod opencl;
+pub mod probe;
 mod vmm;
 
 pub use ascend::Ascend;
 pub use backend::{Backend, BackendError, Place, RegionId, SpaceInfo, Ticket};
-pub use compute::{Compute, ConvolutionShape, Element, Kernel, Launch, Operand, Span, Spans, Touch};
+pub use compute::{Access, Compute, ConvolutionShape, Element, Kernel, Launch, Operand, Span, Spans, Touch};
 pub use cuda::Cuda;
 pub use faulty::{Faults, Faulty};
 pub use host::Host;

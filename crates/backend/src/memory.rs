@@ -363,8 +363,9 @@ fn whole(
 ) -> Result<(RegionId, Pool), MemoryError> {
     let capacity = capacity / page * page;
     // The pool of a hybrid starts at a multiple of 2 MiB: with a plan a small space has only the plan.
-    let pool_bytes = if planned > 0 { 0 } else { capacity };
-    let bytes = if planned > 0 { planned } else { capacity };
+    let first = planned.next_multiple_of(PAGE);
+    let pool_bytes = if planned > 0 { capacity.saturating_sub(first) / page * page } else { capacity };
+    let bytes = if pool_bytes > 0 { first + pool_bytes } else { planned };
     let mut device = lock(backend);
     let region = device.reserve(space, Bytes(bytes.max(page)))?;
     if bytes > 0

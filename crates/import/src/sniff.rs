@@ -79,11 +79,15 @@ pub fn sniff(bytes: &[u8], file_name: &str) -> Result<Format, ImportError> {
     }
     let start = String::from_utf8_lossy(&text[..text.len().min(LOOK)]);
     let first_line = start.lines().next().unwrap_or("");
+    // Program texts may begin with remarks.
+    let said = start.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with('#'));
+    if said.is_some_and(|line| line.starts_with("npumem-program")) {
+        return Ok(Format::ProgramText);
+    }
     match first_line.split_whitespace().next().unwrap_or("") {
         PROBLEM => return Ok(Format::ProblemText),
         PLAN => return Ok(Format::PlanText),
         GRAPH => return Ok(Format::GraphText),
-        "npumem-program" => return Ok(Format::ProgramText),
         _ => {}
     }
     if crate::minimalloc::is_header(first_line) {

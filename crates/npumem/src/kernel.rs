@@ -6,14 +6,17 @@ pub use against::with_addresses_of;
 
 use crate::catalogue;
 use crate::plan::{Fit, PlanError, Planned, plan_problem};
-use npumem_check::program::{Options as CheckOptions, ProgramVerdict, Severity, Standing, check_program};
+use npumem_check::program::{
+    Kind as CheckKind, Options as CheckOptions, ProgramVerdict, Severity, Standing, check_program,
+};
 use npumem_import::pto::{self, Kernel, PtoError};
+use npumem_ir::problem::{Colocation, Separation};
 use npumem_ir::program::{Program, ProgramError, RewriteError, Role, Root, Step, text};
-use npumem_ir::{BufferId, Device, Offset, Plan, Step as Time};
+use npumem_ir::{BufferId, Device, Offset, Plan, Problem, Step as Time};
 use npumem_planner::liveness::{self, LivenessError};
 use npumem_planner::placement::PlacementOptions;
 use npumem_report::plan_report::{Extras, Note, StepName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use thiserror::Error;
 
@@ -77,7 +80,8 @@ pub struct KernelFile {
 /// Whether a text is npumem's own program form.
 #[must_use]
 pub fn is_program_text(source: &str) -> bool {
-    source.trim_start().starts_with("npumem-program")
+    let first = source.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with('#'));
+    first.is_some_and(|line| line.starts_with("npumem-program"))
 }
 
 /// Reads a file with kernels; `dims` binds arguments by name.
@@ -183,47 +187,123 @@ pub fn plan(
         buffer.address = None;
     }
     let found = liveness::problem(&unplanned, device)?;
-    let buffers = found.buffers;
-    let mut problem = found.problem;
     let mut extras = Extras { step_names: step_names(&unplanned), ..Extras::default() };
     extras.notes.extend(notes.iter().map(|note| Note::info(note.clone())));
-    let mut planned = plan_problem(problem.clone(), Some(&device.name), options, extras.clone(), cancel)?;
-    if planned.fit != Fit::Yes {
-        // What the toolchain usually leaves free is memory all the same.
+    let asked = Asked { device, options, extras, cancel };
+    let (mut problem, mut in_place) = (found.problem, found.in_place);
+    let mut rounds = 0;
+    loop {
+        let planned = asked.best(&problem, &in_place)?;
+        let mut addresses = BTreeMap::new();
+        for residency in &planned.placement.plan.residencies {
+            addresses.insert(found.buffers[residency.buffer.index()], residency.offset);
+        }
+        place_untouched(&unplanned, &mut addresses);
+        let placed = unplanned.placed(&addresses);
+        if planned.fit != Fit::Yes {
+            return Ok(KernelPlan { planned, addresses, program: placed });
+        }
+        let options = CheckOptions { plan_is_separate: true, ..CheckOptions::default() };
+        let verdict = check_program(&placed, None, &options)?;
+        let wrong = |kind: &CheckKind| matches!(kind, CheckKind::Overwritten { .. } | CheckKind::OwnInput { .. });
+        let fault = verdict.findings.iter().find(|finding| wrong(&finding.kind));
+        let racing = racing(&verdict, &found.buffers);
+        if let Some(fault) = fault.filter(|fault| fault.severity == Severity::Fault) {
+            return Err(KernelError::Unsound { kernel: program.name.clone(), finding: fault.message(&placed) });
+        }
+        if racing.is_empty() || rounds == MAX_ROUNDS {
+            return Ok(KernelPlan { planned, addresses, program: placed });
+        }
+        // The program states its order, and it does not order these two: they share nothing.
+        rounds += 1;
+        in_place.retain(|rule| !racing.contains(&(rule.base.min(rule.buffer), rule.base.max(rule.buffer))));
+        let reasons = vec!["no flag of the kernel orders the two engines that would share these bytes".to_owned()];
+        problem.constraints.separated.extend(racing.into_iter().map(|(first, second)| Separation {
+            first,
+            second,
+            reasons: reasons.clone(),
+        }));
+    }
+}
+
+/// Rounds of planning until a kernel's own flags order all sharing.
+const MAX_ROUNDS: usize = 32;
+
+/// Buffers of the problem that share bytes although nothing orders two statements that touch them.
+fn racing(verdict: &ProgramVerdict, buffers: &[BufferId]) -> BTreeSet<(BufferId, BufferId)> {
+    let index = |id: BufferId| buffers.binary_search(&id).ok().map(BufferId::new);
+    let pairs = verdict.findings.iter().filter_map(|finding| match &finding.kind {
+        CheckKind::Race { buffers: (a, b), .. } if a != b => index(*a).zip(index(*b)),
+        _ => None,
+    });
+    pairs.map(|(a, b)| (a.min(b), a.max(b))).collect()
+}
+
+/// What all attempts at one kernel share.
+struct Asked<'a> {
+    device: &'a Device,
+    options: &'a PlacementOptions,
+    extras: Extras,
+    cancel: Option<&'a AtomicBool>,
+}
+
+impl Asked<'_> {
+    /// The better of two plans: results beside their operands, or in the place of operands that die.
+    fn best(&self, problem: &Problem, in_place: &[Colocation]) -> Result<Planned, KernelError> {
+        let apart = self.plan(problem.clone(), &[])?;
+        if in_place.is_empty() {
+            return Ok(apart);
+        }
+        let mut merged = problem.clone();
+        merged.constraints.colocated.extend_from_slice(in_place);
+        let shared: Vec<String> = in_place
+            .iter()
+            .map(|rule| format!("'{}' on '{}'", problem.buffer(rule.buffer).name, problem.buffer(rule.base).name))
+            .collect();
+        let text = format!("results in the place of an operand that dies there: {}", shared.join(", "));
+        // What is kept apart elsewhere may contradict it: then there is only the plan without.
+        let Ok(merged) = self.plan(merged, &[Note::info(text)]) else { return Ok(apart) };
+        let worth = |planned: &Planned| {
+            let fit = match planned.fit {
+                Fit::Yes => 0,
+                Fit::Undecided => 1,
+                Fit::No => 2,
+            };
+            let plan = &planned.placement.plan;
+            (fit, planned.placement.reuse_cost, plan.spaces.iter().map(|space| space.peak.0).sum::<u64>())
+        };
+        Ok(if worth(&merged) < worth(&apart) { merged } else { apart })
+    }
+
+    /// One plan; for all of a space where what the toolchain leaves to kernels is not enough.
+    fn plan(&self, mut problem: Problem, notes: &[Note]) -> Result<Planned, KernelError> {
+        let mut extras = self.extras.clone();
+        extras.notes.extend_from_slice(notes);
+        let name = Some(self.device.name.as_str());
+        let planned = plan_problem(problem.clone(), name, self.options, extras.clone(), self.cancel)?;
+        if planned.fit == Fit::Yes {
+            return Ok(planned);
+        }
         let mut raised = Vec::new();
         for space in &mut problem.spaces {
-            let whole = device.space_named(&space.name).and_then(|id| device.space(id).capacity.known().copied());
+            let whole = self.device.space_named(&space.name);
+            let whole = whole.and_then(|id| self.device.space(id).capacity.known().copied());
             if let Some(whole) = whole.filter(|whole| space.capacity.is_some_and(|usable| usable < *whole)) {
                 space.capacity = Some(whole);
                 raised.push(space.name.clone());
             }
         }
-        if !raised.is_empty() {
-            let text = format!(
-                "it does not fit what the toolchain usually leaves to kernels in {}; planned for the whole of it",
-                raised.join(", ")
-            );
-            extras.notes.push(Note::warning(text));
-            let second = plan_problem(problem, Some(&device.name), options, extras, cancel)?;
-            if second.fit == Fit::Yes {
-                planned = second;
-            }
+        if raised.is_empty() {
+            return Ok(planned);
         }
+        let text = format!(
+            "it does not fit what the toolchain usually leaves to kernels in {}; planned for the whole of it",
+            raised.join(", ")
+        );
+        extras.notes.push(Note::warning(text));
+        let second = plan_problem(problem, name, self.options, extras, self.cancel)?;
+        Ok(if second.fit == Fit::Yes { second } else { planned })
     }
-    let mut addresses = BTreeMap::new();
-    for residency in &planned.placement.plan.residencies {
-        addresses.insert(buffers[residency.buffer.index()], residency.offset);
-    }
-    place_untouched(&unplanned, &mut addresses);
-    let placed = unplanned.placed(&addresses);
-    if planned.fit == Fit::Yes {
-        let options = CheckOptions { plan_is_separate: true, ..CheckOptions::default() };
-        let verdict = check_program(&placed, None, &options)?;
-        if let Some(fault) = verdict.of(Severity::Fault).find(|finding| finding.kind.word() == "overwritten") {
-            return Err(KernelError::Unsound { kernel: program.name.clone(), finding: fault.message(&placed) });
-        }
-    }
-    Ok(KernelPlan { planned, addresses, program: placed })
 }
 
 fn step_names(program: &Program) -> Vec<StepName> {

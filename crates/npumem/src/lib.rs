@@ -17,10 +17,12 @@ pub mod catalogue;
 pub mod example;
 pub mod execute;
 pub mod kernel;
+pub mod lecture;
 pub mod model;
 pub mod npy;
 pub mod open;
 pub mod plan;
+pub mod probe;
 pub mod simulate;
 pub mod tile;
 

@@ -100,3 +100,98 @@ fn what_cannot_run_says_why() {
         npumem_testing::skipped(why.trim());
     }
 }
+
+/// The caches of this machine as the system says, level by level; nothing where it does not.
+fn system_caches() -> Vec<u64> {
+    let mut sizes = Vec::new();
+    for index in 0..8 {
+        let read = |what: &str| {
+            std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}")).ok()
+        };
+        let (Some(kind), Some(size)) = (read("type"), read("size")) else { continue };
+        if kind.trim() != "Instruction"
+            && let Some(kib) = size.trim().strip_suffix('K').and_then(|kib| kib.parse::<u64>().ok())
+        {
+            sizes.push(kib << 10);
+        }
+    }
+    sizes
+}
+
+#[test]
+fn a_probe_writes_a_device_that_plan_and_devices_take() {
+    let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probed.toml");
+    let written = written.to_string_lossy().into_owned();
+    let output = npumem(&["probe", "--quick", "--name", "this-one", "--json", "-o", &written]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let levels = told["levels"].as_array().unwrap();
+    let caches = system_caches();
+    if let (Some(first), true) = (caches.first(), levels.len() >= 2) {
+        // The first cache is the one that no neighbour shares: within a factor of two and a half, or the first step seen is a later level's.
+        let found = levels[0]["capacity_bytes"].as_u64().unwrap();
+        let near = |wanted: u64| found <= wanted * 5 / 2 && found * 5 / 2 >= wanted;
+        assert!(near(*first) || caches.iter().any(|size| near(*size)), "{found} B found, {caches:?} B are there");
+    }
+    let device = text(&npumem(&["devices", &written]).stdout);
+    assert!(device.contains("this-one") && device.contains("by npumem probe"), "{device}");
+    let planned = npumem(&["plan", &model("example-cnn.onnx"), "--device", &written, "--json"]);
+    assert_eq!(planned.status.code(), Some(0), "{}", text(&planned.stderr));
+    let report: Value = serde_json::from_str(&text(&planned.stdout)).unwrap();
+    assert_eq!(report["spaces"][0]["name"], "dram");
+    assert!(report["roofline"]["seconds"].as_f64() > Some(0.0), "{}", report["roofline"]);
+    holds("host", &[&model("example-cnn.onnx"), "--device", &written]);
+}
+
+#[test]
+fn a_probe_refuses_what_it_cannot_measure() {
+    let cases: [(&[&str], &str); 3] = [
+        (&["probe", "--largest", "64 KiB"], "too small"),
+        (&["probe", "--largest", "4 TiB"], "at most half of the free memory"),
+        (&["probe", "--quick", "-o", "/nowhere/at/all.toml"], "there is no folder"),
+    ];
+    for (arguments, why) in cases {
+        let output = npumem(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_probe_leaves_no_file() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interrupted");
+    std::fs::create_dir_all(&folder).unwrap();
+    let written = folder.join("device.toml");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_npumem"))
+        .args(["probe", "-o"])
+        .arg(&written)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+#[test]
+fn the_lecture_measures_its_five_points() {
+    let output = npumem(&["lecture", "--quick", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let sections = told["sections"].as_array().unwrap();
+    let keys: Vec<&str> = sections.iter().map(|section| section["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["allocation", "leak", "product", "convolution", "overlap"]);
+    let ratio = |section: usize, row: usize| sections[section]["rows"][row]["ratio"].as_f64().unwrap();
+    // A call of the system is dearer than any pool's.
+    assert!((1..4).all(|row| ratio(0, row) > 2.0), "{}", sections[0]);
+    let leak = &sections[1]["rows"][1];
+    assert_eq!(leak["value"], 98_304.0, "{leak}");
+    assert!(leak["what"].as_str().unwrap().contains("append to cache in decode"), "{leak}");
+    let notes = |section: usize| sections[section]["notes"][0].as_str().unwrap();
+    assert_eq!((notes(2), notes(3)), ("both give the same numbers", "both give the same numbers"));
+    assert_eq!(notes(4), "results equal the reference");
+}

@@ -4,6 +4,7 @@
 
 mod allocators;
 mod dram;
+mod kernels;
 mod placement;
 mod plan;
 mod shapes;
@@ -28,6 +29,8 @@ enum Set {
     Allocators,
     /// The detailed DRAM model: requests a second, beside DRAMsim3
     Dram,
+    /// The check of kernels as a whole process: ten thousand statements, and every public sample
+    Kernels,
     /// The main job as a whole process: time and memory
     Plan,
     /// Offsets: peak, bound and time on every stored problem, and on a million generated buffers
@@ -44,6 +47,7 @@ pub fn run(options: &Options) -> Result<(), String> {
             let line = match set {
                 Set::Allocators => allocators::run()?,
                 Set::Dram => dram::run()?,
+                Set::Kernels => kernels::run()?,
                 Set::Plan => plan::run()?,
                 Set::Placement => placement::run()?,
             };

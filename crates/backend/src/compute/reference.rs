@@ -1,6 +1,6 @@
 //! The kernels in their plainest form, on slices: what every device's results are compared with.
 
-use super::{ConvolutionShape, Element};
+use super::{Access, ConvolutionShape, Element};
 
 /// The integer of [-16, 16] that stands for a whole number held in a float: its remainder by 17.
 #[must_use]
@@ -69,6 +69,47 @@ pub fn convolution(input: &[f32], weights: &[f32], shape: &ConvolutionShape, fol
         }
     }
     result
+}
+
+/// The word, of so many, that access number `index` of a random read touches.
+#[must_use]
+pub fn scatter(index: u64, words: u64) -> u64 {
+    let mixed = (index as u32).wrapping_mul(0x9e37_79b1) ^ (index >> 32) as u32;
+    let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x2c1b_3c6d);
+    u64::from(mixed ^ mixed >> 13) % words.max(1)
+}
+
+/// The word, of so many, that access number `index` of a strided read touches: each lap starts a word later.
+#[must_use]
+pub fn stride(index: u64, words: u64) -> u64 {
+    let lap = (words / 64).max(1);
+    (index % lap * 64 + index / lap % 64) % words.max(1)
+}
+
+/// The sum that a lane of a read leaves.
+#[must_use]
+pub fn read(words: &[u32], access: Access, accesses: u64, lane: u64, lanes: u64) -> u32 {
+    let count = words.len() as u64;
+    let (start, end) = (accesses * lane / lanes, accesses * (lane + 1) / lanes);
+    let at = |index: u64| match access {
+        Access::Stream => index % count.max(1),
+        Access::Strided => stride(index, count),
+        Access::Random => scatter(index, count),
+    };
+    (start..end).filter_map(|index| words.get(at(index) as usize)).fold(0, |sum, word| sum.wrapping_add(*word))
+}
+
+/// Where a chain of so many loads ends.
+#[must_use]
+pub fn chase(table: &[u32], start: u32, steps: u64) -> u32 {
+    let mut at = start;
+    for _ in 0..steps {
+        match table.get(at as usize) {
+            Some(next) => at = *next,
+            None => break,
+        }
+    }
+    at
 }
 
 /// The value of element `index` of a pattern.

@@ -2,7 +2,7 @@
 
 use super::ok;
 use crate::backend::{BackendError, Place, RegionId};
-use crate::compute::{Compute, ConvolutionShape, Element, Kernel, Operand, reference};
+use crate::compute::{Access, Compute, ConvolutionShape, Element, Kernel, Operand, reference};
 use npumem_ir::{Bytes, SpaceId};
 
 /// Checks the rules of [`Compute`] on a backend whose first space holds 4 MiB.
@@ -18,6 +18,7 @@ pub fn check_compute(backend: &mut dyn Compute) -> Result<(), String> {
     products(backend, region)?;
     convolutions(backend, region)?;
     mixes(backend, region)?;
+    reads(backend, region)?;
     refusals(backend, region, bytes)?;
     queues(backend, region)?;
     ok(backend.release(region))
@@ -153,6 +154,37 @@ fn mixes(backend: &mut dyn Compute, region: RegionId) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn reads(backend: &mut dyn Compute, region: RegionId) -> Result<(), String> {
+    let at = |offset| Place { region, offset };
+    for count in [1_u64, 63, 64, 1000, 4096] {
+        let words: Vec<u32> = (0..count as u32).map(|word| (word * 7 + 3) % count as u32).collect();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        ok(backend.write(at(0), &bytes))?;
+        for access in [Access::Stream, Access::Strided, Access::Random] {
+            for (accesses, lanes) in [(0, 1), (1, 2), (count, 1), (5 * count + 3, 3)] {
+                let kernel = Kernel::Read { from: at(0), words: count, access, accesses, lanes, to: at(1 << 20) };
+                ok(backend.launch(&kernel))?;
+                let sums =
+                    (0..u64::from(lanes)).map(|lane| reference::read(&words, access, accesses, lane, u64::from(lanes)));
+                let sums: Vec<u8> = sums.flat_map(u32::to_le_bytes).collect();
+                expect(backend, at(1 << 20), &sums, &format!("{access:?} of {accesses} of {count} words"))?;
+            }
+        }
+        for steps in [0, 1, 10, 5000] {
+            ok(backend.write(at(1 << 20), &[0; 4]))?;
+            let kernel = Kernel::Chase { table: at(0), count: count as u32, steps, to: at(1 << 20) };
+            ok(backend.launch(&kernel))?;
+            let end = reference::chase(&words, 0, steps).to_le_bytes();
+            expect(backend, at(1 << 20), &end, &format!("a chain of {steps} loads"))?;
+        }
+    }
+    // A chain that leaves the table ends there.
+    ok(backend.write(at(0), &[200, 0, 0, 0]))?;
+    ok(backend.write(at(1 << 20), &[0; 4]))?;
+    ok(backend.launch(&Kernel::Chase { table: at(0), count: 1, steps: 9, to: at(1 << 20) }))?;
+    expect(backend, at(1 << 20), &[200, 0, 0, 0], "a chain that leaves its table")
 }
 
 fn refusals(backend: &mut dyn Compute, region: RegionId, bytes: u64) -> Result<(), String> {

@@ -74,6 +74,11 @@ impl Values {
         bytes.chunks_exact(4).map(|word| f32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
     }
 
+    fn words(&mut self, task: &Task, part: &Part, count: u64) -> Vec<u32> {
+        let bytes = self.part(task, part, count * 4);
+        bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+    }
+
     fn put(&mut self, task: &Task, part: &Part, values: &[f32]) {
         let to = self.part(task, part, values.len() as u64 * 4);
         for (word, value) in to.chunks_exact_mut(4).zip(values) {
@@ -128,6 +133,19 @@ impl Values {
                 let target = self.part(task, &to.place, bytes(to));
                 let source = (&source[..], from.element, from.count);
                 reference::mix_into(source, (target, to.element, to.count), *accumulate);
+            }
+            Kernel::Chase { table, count, steps, to } => {
+                let words = self.words(task, table, u64::from(*count));
+                let start = self.words(task, to, 1).first().copied().unwrap_or(0);
+                let end = reference::chase(&words, start, *steps);
+                self.part(task, to, 4).copy_from_slice(&end.to_le_bytes());
+            }
+            Kernel::Read { from, words, access, accesses, lanes, to } => {
+                let source = self.words(task, from, *words);
+                let lanes = u64::from(*lanes);
+                let sums = (0..lanes).map(|lane| reference::read(&source, *access, *accesses, lane, lanes));
+                let sums: Vec<u8> = sums.flat_map(u32::to_le_bytes).collect();
+                self.part(task, to, lanes * 4).copy_from_slice(&sums);
             }
             Kernel::Pattern { to, seed, first } => {
                 let bytes = to.count * to.element.bytes();

@@ -1,8 +1,8 @@
 //! The kernels on the host's memory: rows at a time, so that the compiler makes vectors of them.
 #![allow(unsafe_code)]
 
-use crate::compute::reference::{fold, mix, pattern};
-use crate::compute::{ConvolutionShape, Element, Kernel, Operand};
+use crate::compute::reference::{self, fold, mix, pattern, scatter};
+use crate::compute::{Access, ConvolutionShape, Element, Kernel, Operand};
 
 /// Runs a kernel over addresses.
 ///
@@ -28,6 +28,14 @@ pub(super) unsafe fn run(kernel: &Kernel<usize>) {
                 let [read, windows, written] = shape.counts().unwrap_or_default().map(|count| count as usize);
                 convolution(floats(input, read), floats(weights, windows), floats_mut(to, written), &shape, fold);
             }
+            Kernel::Chase { table, count, steps, to } => {
+                let to = to as *mut u32;
+                *to = reference::chase(words(table, count as usize), *to, steps);
+            }
+            Kernel::Read { from, words: count, access, accesses, lanes, to } => {
+                let to = std::slice::from_raw_parts_mut(to as *mut u32, lanes as usize);
+                read_all(words(from, count as usize), access, accesses, to);
+            }
             Kernel::Mix { from, to, accumulate } => mix_all(&from, &to, accumulate),
             Kernel::Pattern { to, seed, first } => {
                 for index in 0..to.count {
@@ -40,6 +48,70 @@ pub(super) unsafe fn run(kernel: &Kernel<usize>) {
             }
         }
     }
+}
+
+unsafe fn words<'a>(address: usize, count: usize) -> &'a [u32] {
+    // SAFETY: the caller's promise.
+    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(address as *const u32, count) } }
+}
+
+/// Each lane on a thread of its own, where there are several.
+fn read_all(words: &[u32], access: Access, accesses: u64, to: &mut [u32]) {
+    let lanes = to.len() as u64;
+    if lanes == 1 {
+        to[0] = read_lane(words, access, accesses, 0, 1);
+        return;
+    }
+    std::thread::scope(|scope| {
+        for (lane, sum) in to.iter_mut().enumerate() {
+            scope.spawn(move || {
+                super::processors::spread(lane);
+                *sum = read_lane(words, access, accesses, lane as u64, lanes);
+            });
+        }
+    });
+}
+
+/// What [`reference::read`] says, at the speed of the memory.
+fn read_lane(words: &[u32], access: Access, accesses: u64, lane: u64, lanes: u64) -> u32 {
+    let count = words.len() as u64;
+    if count == 0 {
+        return 0;
+    }
+    let (mut at, end) = (accesses * lane / lanes, accesses * (lane + 1) / lanes);
+    let mut sum = 0_u32;
+    match access {
+        // Whole runs up to the end of the words, so that the inner loop is made of vectors.
+        Access::Stream => {
+            while at < end {
+                let start = at % count;
+                let run = (count - start).min(end - at);
+                for word in &words[start as usize..(start + run) as usize] {
+                    sum = sum.wrapping_add(*word);
+                }
+                at += run;
+            }
+        }
+        Access::Strided => {
+            let lap = (count / 64).max(1);
+            while at < end {
+                let run = (lap - at % lap).min(end - at);
+                let first = at % lap * 64 + at / lap % 64;
+                for step in 0..run {
+                    let place = first + step * 64;
+                    let place = if place < count { place } else { place % count };
+                    sum = sum.wrapping_add(words[place as usize]);
+                }
+                at += run;
+            }
+        }
+        Access::Random => {
+            for index in at..end {
+                sum = sum.wrapping_add(words[scatter(index, count) as usize]);
+            }
+        }
+    }
+    sum
 }
 
 unsafe fn floats<'a>(address: usize, count: usize) -> &'a [f32] {
@@ -55,10 +127,11 @@ unsafe fn floats_mut<'a>(address: usize, count: usize) -> &'a mut [f32] {
 unsafe fn add(left: *const f32, right: *const f32, to: *mut f32, count: usize, folded: bool) {
     for index in 0..count {
         // SAFETY: the index is within all three; the result may be one of the operands, which is why these are pointers.
-        unsafe {
-            let sum = *left.add(index) + *right.add(index);
-            *to.add(index) = if folded { fold(sum) } else { sum };
-        }
+        unsafe { *to.add(index) = *left.add(index) + *right.add(index) };
+    }
+    for index in 0..if folded { count } else { 0 } {
+        // SAFETY: as above.
+        unsafe { *to.add(index) = fold(*to.add(index)) };
     }
 }
 

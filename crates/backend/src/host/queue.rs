@@ -1,7 +1,7 @@
 //! The host's two queues: a thread copies, a thread computes; each waits for the other only where it was told to.
 #![allow(unsafe_code)]
 
-use super::kernels;
+use super::{kernels, processors};
 use crate::backend::BackendError;
 use crate::compute::{Kernel, Span};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,7 +94,10 @@ impl Worker {
         let shared = Arc::clone(progress);
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || serve(queue, &receiver, &shared))
+            .spawn(move || {
+                processors::keep_apart(queue == super::COPIES);
+                serve(queue, &receiver, &shared);
+            })
             .map_err(|error| BackendError::System { call: "spawn", reason: error.to_string() })?;
         Ok(Self { sender: Some(sender), thread: Some(thread) })
     }

@@ -137,3 +137,55 @@ __kernel void pattern(__global uchar *to, ulong to_offset, ulong count, int to_f
     uint value = ((mixed ^ (mixed >> 15)) * 0x2c1b3c6du) >> 16;
     put(to, to_offset, to_float, index, to_float ? (int)(value % 9) - 4 : (int)value);
 }
+
+__kernel void chase(__global uchar *table_memory, ulong table_offset, uint count, ulong steps, __global uchar *to,
+                    ulong to_offset) {
+    __global uint *table = (__global uint *)(table_memory + table_offset);
+    __global uint *result = (__global uint *)(to + to_offset);
+    uint at = result[0];
+    for (ulong step = 0; step < steps && at < count; step++) at = table[at];
+    result[0] = at;
+}
+
+inline ulong scatter(ulong index, ulong words) {
+    uint mixed = ((uint)index * 0x9e3779b1u) ^ (uint)(index >> 32);
+    mixed = (mixed ^ (mixed >> 15)) * 0x2c1b3c6du;
+    return (ulong)(mixed ^ (mixed >> 13)) % words;
+}
+
+// One work item a lane.
+__kernel void read_words(__global uchar *from, ulong from_offset, ulong words, int access, ulong accesses, uint lanes,
+                         __global uchar *to, ulong to_offset) {
+    __global uint *source = (__global uint *)(from + from_offset);
+    ulong lane = get_global_id(0);
+    if (lane >= lanes) return;
+    uint sum = 0;
+    ulong at = accesses * lane / lanes, end = accesses * (lane + 1) / lanes;
+    if (words == 0) {
+        end = at;
+    } else if (access == 0) {
+        while (at < end) {
+            ulong start = at % words, run = min(words - start, end - at), index = 0;
+            uint16 sums = 0;
+            for (; index + 16 <= run; index += 16) sums += vload16(0, source + start + index);
+            uint8 eight = sums.lo + sums.hi;
+            uint4 quarter = eight.lo + eight.hi;
+            sum += quarter.s0 + quarter.s1 + quarter.s2 + quarter.s3;
+            for (; index < run; index++) sum += source[start + index];
+            at += run;
+        }
+    } else if (access == 1) {
+        ulong lap = max(words / 64, (ulong)1);
+        while (at < end) {
+            ulong run = min(lap - at % lap, end - at), first = at % lap * 64 + at / lap % 64;
+            for (ulong step = 0; step < run; step++) {
+                ulong place = first + step * 64;
+                sum += source[place < words ? place : place % words];
+            }
+            at += run;
+        }
+    } else {
+        for (; at < end; at++) sum += source[scatter(at, words)];
+    }
+    ((__global uint *)(to + to_offset))[lane] = sum;
+}

@@ -3,13 +3,14 @@
 
 use super::calls::{Calls, Object, check};
 use crate::backend::BackendError;
-use crate::compute::{Element, Kernel, Operand};
+use crate::compute::{Access, Element, Kernel, Operand};
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::ptr::null_mut;
 
 const SOURCE: &str = include_str!("kernels.cl");
-const NAMES: [&CStr; 6] = [c"copy_bytes", c"add", c"matmul", c"convolution", c"mix_elements", c"pattern"];
+const NAMES: [&CStr; 8] =
+    [c"copy_bytes", c"add", c"matmul", c"convolution", c"mix_elements", c"pattern", c"chase", c"read_words"];
 
 struct Built {
     program: Object,
@@ -86,6 +87,16 @@ impl Programs {
                 let lines = u64::from(shape.batch) * u64::from(out) * u64::from(out_high);
                 let set = start(3).spot(input).spot(weights).spot(to).put(sizes).put(steps);
                 (set.put(shape.groups).put(lines).put(i32::from(fold)), [u64::from(out_wide.div_ceil(8)), lines])
+            }
+            Kernel::Chase { table, count, steps, to } => (start(6).spot(table).put(count).put(steps).spot(to), [1, 1]),
+            Kernel::Read { from, words, access, accesses, lanes, to } => {
+                let access: i32 = match access {
+                    Access::Stream => 0,
+                    Access::Strided => 1,
+                    Access::Random => 2,
+                };
+                let set = start(7).spot(from).put(words).put(access).put(accesses).put(lanes).spot(to);
+                (set, [u64::from(lanes), 1])
             }
             Kernel::Mix { from, to, accumulate } => {
                 let set = start(4).spot(from.place).put(from.count).put(is_float(&from));

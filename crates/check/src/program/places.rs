@@ -224,7 +224,8 @@ fn reach(program: &Program, device: &Device, id: StepId, operation: &Operation, 
                         if reads { device.reads(*engine, *space) } else { device.writes(*engine, *space) }
                     });
                     let main = device.main_memory() == Some(*space) || device.space(*space).kind == SpaceKind::Dram;
-                    if !reached && !moved(device, &from, &to) {
+                    let moves = only_moves(&operation.name) && moved(device, &from, &to);
+                    if !(reached || moves) {
                         let engine = if kind == EngineKind::Matrix { "matrix" } else { "vector" };
                         let kind = Kind::Unreachable { step: id, engine: engine.into(), space: name(*space), reads };
                         findings.push(Severity::Fault, kind);
@@ -238,6 +239,11 @@ fn reach(program: &Program, device: &Device, id: StepId, operation: &Operation, 
         }
         EngineKind::Scalar => {}
     }
+}
+
+/// Whether a statement's name says that it moves and does not compute.
+fn only_moves(name: &str) -> bool {
+    ["mov", "load", "store", "copy", "insert", "extract", "push", "pop"].iter().any(|word| name.contains(word))
 }
 
 /// A compute engine that only moves is fine where a link of the device does the same.

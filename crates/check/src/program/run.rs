@@ -647,9 +647,8 @@ impl Runner<'_> {
                 }
                 let Some((low, high)) = shared else { continue };
                 let begin = |runs: &[(u64, u64)], base: u64| runs.first().map(|run| base + run.0);
-                let size = |runs: &[(u64, u64)]| runs.iter().map(|run| run.1 - run.0).sum::<u64>();
                 let together = begin(&read.runs, from) == begin(&write.runs, to);
-                let alike = together && size(&write.runs) <= size(&read.runs);
+                let alike = together && alike(&read.runs, from, &write.runs, to);
                 if operation.in_place == InPlace::Elementwise && alike {
                     continue;
                 }
@@ -672,4 +671,11 @@ impl Runner<'_> {
             }
         }
     }
+}
+
+/// Whether what is written, in order, never reaches bytes that are read later: run by run it begins and ends no later
+/// than what is read.
+fn alike(read: &[(u64, u64)], from: u64, write: &[(u64, u64)], to: u64) -> bool {
+    read.len() == write.len()
+        && read.iter().zip(write).all(|(read, write)| to + write.0 <= from + read.0 && to + write.1 <= from + read.1)
 }

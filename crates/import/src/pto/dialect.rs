@@ -47,16 +47,14 @@ pub(super) fn known(name: &str) -> Option<Known> {
             make(Engine::Fixed("m"), Scratch::None, Always)
         }
         "tadd" | "tsub" | "tmul" | "tdiv" | "tmax" | "tmin" | "tand" | "tor" | "tshl" | "tshr" | "taddc" | "tsubc"
-        | "tadds" | "tsubs" | "tmuls" | "tdivs" | "tmaxs" | "tmins" | "tands" | "tors" | "tshls" | "tshrs"
-        | "taddsc" | "tsubsc" | "tfmods" | "texp" | "tlog" | "tsqrt" | "trecip" | "tneg" | "tabs" | "trelu"
-        | "tlrelu" | "tnot" | "texpands" | "tcmp" | "tcmps" | "taxpy" | "tfmod" => {
-            make(vector, Scratch::None, Elementwise)
-        }
+        | "tadds" | "tsubs" | "tmuls" | "tmaxs" | "tmins" | "tands" | "tors" | "tshls" | "tshrs" | "taddsc"
+        | "tsubsc" | "texp" | "tlog" | "tsqrt" | "trecip" | "tneg" | "tabs" | "trelu" | "tlrelu" | "tnot"
+        | "texpands" | "tcmp" | "tcmps" | "taxpy" => make(vector, Scratch::None, Elementwise),
         "trsqrt" | "tcvt" => make(vector, Scratch::LastFrom(2), Elementwise),
-        "trem" | "trems" | "tpow" | "tpows" => make(vector, Scratch::LastFrom(3), Elementwise),
         "tsel" | "tsels" => make(vector, Scratch::LastFrom(4), Elementwise),
-        // Composed of several passes over the operands: none may lie on another.
-        "txor" | "txors" | "tprelu" => make(vector, Scratch::LastFrom(3), Never),
+        // Composed of several passes: an operand is read again after the result was written once.
+        "txor" | "txors" | "tprelu" | "trem" | "trems" | "tpow" | "tpows" => make(vector, Scratch::LastFrom(3), Never),
+        "tfmod" | "tfmods" | "tdivs" => make(vector, Scratch::None, Never),
         "trowexpandmul" | "trowexpanddiv" | "trowexpandsub" | "trowexpandadd" | "trowexpandmax" | "trowexpandmin"
         | "trowexpandexpdif" | "tcolexpandmul" | "tcolexpanddiv" | "tcolexpandsub" | "tcolexpandadd"
         | "tcolexpandmax" | "tcolexpandmin" | "tcolexpandexpdif" => make(vector, Scratch::LastFrom(3), Elementwise),

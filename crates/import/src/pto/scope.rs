@@ -1,7 +1,7 @@
 //! SSA names and what they stand for.
 
-use npumem_ir::ElementType;
 use npumem_ir::program::{Affine, Layout, Root};
+use npumem_ir::{ElementType, ScalarId};
 use std::collections::HashMap;
 
 /// What a `%name` stands for.
@@ -17,6 +17,8 @@ pub(super) enum Value {
     Memory(Box<Memory>),
     /// The queue number of a pipe.
     Pipe(usize),
+    /// An array of event numbers: a variable for each.
+    Events(Vec<ScalarId>),
     /// Events, sessions, vectors.
     Other,
 }

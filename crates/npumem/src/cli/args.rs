@@ -31,6 +31,10 @@ pub enum Verb {
     Run(Box<RunArgs>),
     /// The tile sizes, buffers and copies of one operator: least time or traffic, against its lower bound
     Tile(Box<TileArgs>),
+    /// Measure this machine's memory: levels, latency, bandwidth, copies beside kernels; write its device file
+    Probe(ProbeArgs),
+    /// The points of a lecture on accelerator memory, measured on real memory
+    Lecture(LectureArgs),
     /// The catalogue of devices, or one of them: spaces, links and engines, every figure with its source
     Devices(DevicesArgs),
 }
@@ -94,6 +98,9 @@ pub struct PlanArgs {
     /// Write the plan: .pto (the kernel with `addr =`), .csv (MiniMalloc, with offsets), .json (npumem's plan, or dsa-solution for a dsa-problem), .txt
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// In place of a memory plan, the tiles of every operator of a model, as `npumem tile` finds them
+    #[arg(long)]
+    pub tiles: bool,
     /// Rows of the table of the peak; 0 shows all
     #[arg(long, default_value_t = 12, value_name = "ROWS")]
     pub top: usize,
@@ -227,6 +234,43 @@ pub struct RealArgs {
     /// With --on: as for `plan`
     #[arg(long, value_name = "[SPACE=]BYTES")]
     pub capacity: Vec<String>,
+}
+
+/// `npumem probe`
+#[derive(Debug, Args)]
+pub struct ProbeArgs {
+    /// What to measure
+    #[arg(long, value_enum, value_name = "DEVICE", default_value = "host")]
+    pub on: OnArg,
+    /// Write the device file, which --device takes; `-` is standard output
+    #[arg(long, short, value_name = "FILE.toml")]
+    pub output: Option<PathBuf>,
+    /// The name in the device file
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Two seconds instead of ten, coarser
+    #[arg(long)]
+    pub quick: bool,
+    /// The largest working set; without it, 256 MiB, or 64 MiB with --quick
+    #[arg(long, value_name = "BYTES")]
+    pub largest: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `npumem lecture`
+#[derive(Debug, Args)]
+pub struct LectureArgs {
+    /// Where
+    #[arg(long, value_enum, value_name = "DEVICE", default_value = "host")]
+    pub on: OnArg,
+    /// Two seconds instead of twenty, smaller
+    #[arg(long)]
+    pub quick: bool,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Real memory.

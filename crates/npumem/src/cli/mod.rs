@@ -6,8 +6,10 @@ mod devices;
 mod execute;
 mod interrupt;
 mod kernel;
+mod lecture;
 mod output;
 mod plan;
+mod probe;
 mod real;
 mod resolve;
 mod run;
@@ -40,6 +42,8 @@ pub fn run() -> ExitCode {
         Verb::Check(args) => check::run(args, cli.color),
         Verb::Run(args) => run::run(args, cli.color),
         Verb::Tile(args) => tile::run(args, cli.color),
+        Verb::Probe(args) => probe::run(args),
+        Verb::Lecture(args) => lecture::run(args),
         Verb::Devices(args) => devices::run(args, cli.color),
     };
     match outcome {

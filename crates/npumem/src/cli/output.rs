@@ -56,6 +56,19 @@ pub fn complain(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Whether a file could be written there: what would fail after minutes of work is refused before it.
+pub fn check_writable(path: Option<&Path>) -> Result<(), String> {
+    let Some(path) = path else { return Ok(()) };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.as_os_str() != "-" && !folder.is_dir() {
+        return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
+    }
+    if path.is_dir() {
+        return Err(format!("{}: is a folder; name a file in it", path.display()));
+    }
+    Ok(())
+}
+
 /// Writes a file whole or not at all: into a file beside it, which then takes its name. `-` is standard output.
 ///
 /// A link is followed to its file; a pipe or a device is written to, never replaced.

@@ -26,6 +26,9 @@ pub fn run(args: &PlanArgs, color: Color) -> Outcome {
     if input.format == Format::Pto || npumem::kernel::is_program_text(&input.text()) {
         return super::kernel::plan(args, &input.path, &input.text(), color);
     }
+    if args.tiles {
+        return tiles(&mut input, args, &device);
+    }
     let planned =
         if input.is_graph() { plan_graph(&mut input, args, &device)? } else { plan_buffers(&input, args, &device)? };
     drop(_progress);
@@ -48,18 +51,25 @@ pub fn run(args: &PlanArgs, color: Color) -> Outcome {
     })
 }
 
+/// `--tiles`: a schedule for every operator.
+fn tiles(input: &mut Opened, args: &PlanArgs, device: &Device) -> Result<Answer, String> {
+    if !input.is_graph() {
+        return Err(format!("--tiles is for models; {} is a {}", input.path.display(), input.format));
+    }
+    let (onnx_options, _) = model_options(&args.dim, &args.shape, args.strategy)?;
+    let model = input.graph(&onnx_options).map_err(|error| error.to_string())?;
+    let all = npumem::tile::model::tiles(&input.name(), &model.graph, device, npumem::tiling::Goal::Time);
+    if args.json {
+        output::print(&format!("{:#}\n", all.to_json()));
+    } else {
+        output::print(&all.text());
+    }
+    Ok(if all.rows.iter().any(|row| row.schedule.is_ok()) { Answer::Yes } else { Answer::No })
+}
+
 /// What would fail after minutes of search is refused before it.
 fn check_outputs(args: &PlanArgs) -> Result<(), String> {
-    for path in [&args.output, &args.report].into_iter().flatten() {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if path.as_os_str() != "-" && !folder.is_dir() {
-            return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
-        }
-        if path.is_dir() {
-            return Err(format!("{}: is a folder; name a file in it", path.display()));
-        }
-    }
-    Ok(())
+    [&args.output, &args.report].into_iter().try_for_each(|path| output::check_writable(path.as_deref()))
 }
 
 /// The ONNX options and the model options that the arguments mean.

@@ -1,12 +1,14 @@
 //! `npumem tile`: the tile sizes, buffers and copies of one operator.
 
+use super::args::DeviceArgs;
 use super::output::{self, Color};
 use super::tile_args::{ObjectiveArg, SlotsArg, TileArgs};
 use super::{Answer, Outcome, resolve};
-use npumem::ir::Bytes;
+use npumem::ir::{Bytes, Device};
 use npumem::tile::{self, plan_two_level};
-use npumem::tiling::{self, Goal, Operator, Slots, TileError};
+use npumem::tiling::{self, Goal, Operator, Schedule, Slots, TileError};
 use std::io::Read as _;
+use std::path::Path;
 
 /// The example of the help and of the errors.
 const EXAMPLE: &str = "npumem tile \"matmul m=4096 n=4096 k=4096 a=f16 b=f16 c=f32\"";
@@ -14,13 +16,12 @@ const EXAMPLE: &str = "npumem tile \"matmul m=4096 n=4096 k=4096 a=f16 b=f16 c=f
 /// Runs it.
 pub fn run(args: &TileArgs, _color: Color) -> Outcome {
     let operator = operator(args)?;
+    if args.fit {
+        return fit(args, &operator);
+    }
     let Some(sram) = &args.sram else { return on_device(args, &operator) };
     let capacity = Bytes::parse(sram).map_err(|why| format!("--sram: {why}"))?;
-    let slots = match args.slots {
-        SlotsArg::None => Slots::Single,
-        SlotsArg::Inputs => Slots::Inputs,
-        SlotsArg::All => Slots::All,
-    };
+    let slots = slots(args);
     let name = operator.name.clone();
     match plan_two_level(operator, capacity.0, slots) {
         Ok(plan) => {
@@ -47,10 +48,23 @@ fn on_device(args: &TileArgs, operator: &Operator) -> Outcome {
     };
     match tiling::schedule(operator, &device, goal) {
         Ok(schedule) => {
+            for path in &args.output {
+                write(path, &schedule, &device)?;
+            }
+            let explanation = args.explain.then(|| tiling::explain(&schedule, &device));
             if args.json {
-                output::print(&format!("{:#}\n", tile::device::json(&schedule)));
+                let mut json = tile::device::json(&schedule);
+                if let Some(explanation) = &explanation {
+                    json["explanation"] = tile::fit::explanation_json(explanation);
+                }
+                output::print(&format!("{json:#}\n"));
             } else {
-                output::print(&tile::device::text(&schedule));
+                let mut text = tile::device::text(&schedule);
+                if let Some(explanation) = &explanation {
+                    text.push('\n');
+                    text.push_str(&tile::fit::explained(&schedule, explanation));
+                }
+                output::print(&text);
             }
             Ok(Answer::Yes)
         }
@@ -62,7 +76,117 @@ fn on_device(args: &TileArgs, operator: &Operator) -> Outcome {
     }
 }
 
+/// A file by its ending, or all of them into a folder.
+fn write(path: &Path, schedule: &Schedule, device: &Device) -> Result<(), String> {
+    if path.is_dir() {
+        for name in ["schedule.json", "schedule.h", "schedule.npumem"] {
+            write(&path.join(name), schedule, device)?;
+        }
+        return Ok(());
+    }
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let content = match ending.as_deref() {
+        Some("json") => format!("{:#}\n", tile::device::json(schedule)),
+        Some("h") => tile::header::header(schedule),
+        Some("npumem" | "txt") => {
+            let program = tiling::program(schedule, device).map_err(|error| error.to_string())?;
+            npumem::ir::program::text::print(&program)
+        }
+        _ => return Err(format!("{}: the ending says the format: .json, .h or .npumem", path.display())),
+    };
+    output::write_whole(path, content.as_bytes())
+}
+
+fn slots(args: &TileArgs) -> Slots {
+    match args.slots {
+        SlotsArg::None => Slots::Single,
+        SlotsArg::Inputs => Slots::Inputs,
+        SlotsArg::All => Slots::All,
+    }
+}
+
+/// `m=128 n=256`, in one argument or several, spaces or commas between.
+fn tile_pairs(arguments: &[String]) -> Result<Vec<(String, u64)>, String> {
+    let words = arguments.iter().flat_map(|argument| argument.split([' ', ',']).filter(|word| !word.is_empty()));
+    words
+        .map(|word| {
+            let wrong = || format!("--tile: '{word}' is no pair; expected DIM=SIZE, for example m=128");
+            let (name, size) = word.split_once('=').ok_or_else(wrong)?;
+            Ok((name.to_owned(), size.parse().map_err(|_| wrong())?))
+        })
+        .collect()
+}
+
+fn fit(args: &TileArgs, operator: &Operator) -> Outcome {
+    let pairs = tile_pairs(&args.tile)?;
+    let names: Vec<String> = resolve::device_name(&args.device).split(',').map(|name| name.trim().to_owned()).collect();
+    let (mut all, mut texts, mut documents) = (true, Vec::new(), Vec::new());
+    for name in names {
+        let device = resolve::device(&DeviceArgs { device: Some(name), devices: args.device.devices.clone() })?;
+        let given =
+            operator.dims.iter().filter(|dim| !dim.whole).all(|dim| pairs.iter().any(|(name, _)| *name == dim.name));
+        let best = if given { None } else { Some(tiling::schedule(operator, &device, Goal::Time)) };
+        let best = match best.transpose() {
+            Ok(best) => best,
+            Err(why @ TileError::DoesNotFit { .. }) => {
+                all = false;
+                documents.push(serde_json::json!({"device": device.name, "fits": false, "why": why.to_string()}));
+                texts.push(format!("{}: no tile fits: {why}\n", device.name));
+                continue;
+            }
+            Err(why) => return Err(why.to_string()),
+        };
+        let tiles = tiling::given_tile(operator, &pairs, best.as_ref().map(|best| best.found.tiles.as_slice()));
+        let tiles = tiles.map_err(|error| error.to_string())?;
+        let result = tiling::fit(operator, &device, &tiles, slots(args)).map_err(|error| error.to_string())?;
+        all &= result.fits();
+        documents.push(tile::fit::json(operator, &result));
+        texts.push(tile::fit::text(operator, &result));
+    }
+    if args.json {
+        let document = serde_json::json!({"format": "npumem-tile-fit", "version": 1, "operator": operator.name,
+            "slots": slots(args).word(), "devices": documents});
+        output::print(&format!("{document:#}\n"));
+    } else {
+        output::print(&format!("{}\n\n{}", npumem::report::text::printable(&operator.name), texts.join("\n")));
+    }
+    Ok(if all { Answer::Yes } else { Answer::No })
+}
+
+/// The operator that a node of a model is.
+fn node(path: &Path, name: &str, dims: &[String]) -> Result<Operator, String> {
+    let mut input = npumem::open::open(path).map_err(|error| error.to_string())?;
+    let mut options = npumem::onnx::Options { keep_open: true, ..npumem::onnx::Options::default() };
+    for dim in dims {
+        options.bind(dim).map_err(|error| error.to_string())?;
+    }
+    let graph = input.graph(&options).map_err(|error| error.to_string())?.graph;
+    let Some(at) = graph.operators.iter().position(|operator| operator.name == name) else {
+        let names: Vec<&str> = graph.operators.iter().take(12).map(|operator| operator.name.as_str()).collect();
+        let more = if graph.operators.len() > 12 { ", ..." } else { "" };
+        return Err(format!("{}: there is no node '{name}'; there are {}{more}", path.display(), names.join(", ")));
+    };
+    match tile::node::operator(&graph, npumem::ir::OperatorId::new(at)) {
+        tile::node::Node::Tiled(operator) => Ok(*operator),
+        tile::node::Node::Moves => {
+            Err(format!("{}: '{name}' only moves bytes; there is nothing to tile", path.display()))
+        }
+        tile::node::Node::Unknown(why) => Err(format!("{}: '{name}': {why}", path.display())),
+    }
+}
+
 fn operator(args: &TileArgs) -> Result<Operator, String> {
+    if let (Some(path), Some(name)) = (&args.onnx, &args.node) {
+        return node(path, name, &args.dim);
+    }
+    if let Some(path) = &args.file {
+        let length = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?.len();
+        if length > 1 << 20 {
+            return Err(format!("{}: {length} bytes; an operator has at most 1 MiB", path.display()));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        return tile::toml_file::read(&text).map_err(|error| format!("{}: {error}", path.display()));
+    }
     let text = match args.operator.as_deref() {
         Some("-") => {
             let mut text = String::new();

@@ -2,6 +2,7 @@
 
 use super::args::DeviceArgs;
 use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 
 /// `npumem tile`
 #[derive(Debug, Args)]
@@ -10,17 +11,43 @@ pub struct TileArgs {
     /// it from standard input (docs/tiling.md has every family and key)
     #[arg(value_name = "OPERATOR")]
     pub operator: Option<String>,
+    /// A TOML file with the operator: operator = "matmul", then its keys
+    #[arg(long, value_name = "FILE.toml", conflicts_with = "operator")]
+    pub file: Option<PathBuf>,
+    /// A model; with --node, the operator is one of its nodes
+    #[arg(long, value_name = "MODEL.onnx", conflicts_with_all = ["operator", "file"], requires = "node")]
+    pub onnx: Option<PathBuf>,
+    /// The node of the model, by name
+    #[arg(long, value_name = "NAME", requires = "onnx")]
+    pub node: Option<String>,
+    /// With --onnx: a dimension that the model leaves open
+    #[arg(long, value_name = "NAME=N", requires = "onnx")]
+    pub dim: Vec<String>,
     #[command(flatten)]
     pub device: DeviceArgs,
     /// In place of a device, the plain machine of comparisons: unbounded DRAM, one SRAM of BYTES, an array with accumulators
     #[arg(long, value_name = "BYTES", conflicts_with = "device")]
     pub sram: Option<String>,
-    /// With --sram: which buffers get a second slot
-    #[arg(long, value_enum, default_value_t, requires = "sram")]
+    /// With --sram and --fit: which buffers get a second slot
+    #[arg(long, value_enum, default_value_t)]
     pub slots: SlotsArg,
     /// What is best; ties go to the next of time, traffic, memory. With --sram it is traffic
     #[arg(long, value_enum, default_value_t)]
     pub objective: ObjectiveArg,
+    /// Does a tile fit: every buffer in bytes, by how much it misses, the nearest that fits, the largest along each
+    /// dimension; --device may name several, with commas
+    #[arg(long, conflicts_with_all = ["sram", "output", "explain"])]
+    pub fit: bool,
+    /// With --fit: the tile, for example "m=128 n=256 k=64"; what is not given is as in the best schedule
+    #[arg(long, value_name = "DIM=SIZE ...", requires = "fit")]
+    pub tile: Vec<String>,
+    /// Say why this tile: what limits it, what the next larger would cost, what second slots buy
+    #[arg(long, conflicts_with = "sram")]
+    pub explain: bool,
+    /// Write the schedule: .json, .h (C constants), .npumem (a tile program, for `check` and `run`), or a folder for all of
+    /// them; may be given several times
+    #[arg(long, short, value_name = "FILE|FOLDER")]
+    pub output: Vec<PathBuf>,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,

@@ -123,17 +123,24 @@ fn time(schedule: &Schedule) -> String {
     let (time, clock) = (&schedule.time, schedule.machine.clock);
     let cycles =
         |cycles: f64| format!("{:>12} cycles  {:>10}", grouped(cycles.round() as u64), duration(cycles / clock));
-    let _ = writeln!(out, "time     {}", cycles(time.total));
+    let _ = writeln!(
+        out,
+        "time     {}  (followed copy by copy; closed form {})",
+        cycles(schedule.cycles),
+        grouped(time.total.round() as u64)
+    );
     for (name, value) in [
         ("unit and its feed", time.unit),
         ("copies in", time.loads),
         ("copies out", time.stores),
+        ("slots coming round", time.rounds),
         ("main memory", time.main),
         ("cache", time.cache),
         ("fill and drain", time.fill + time.drain),
     ] {
         if value > 0.0 {
-            let _ = writeln!(out, "  {name:<18} {}  {:>5.1} %", cycles(value), 100.0 * value / time.total.max(1.0));
+            let _ =
+                writeln!(out, "  {name:<18} {}  {:>5.1} %", cycles(value), 100.0 * value / schedule.cycles.max(1.0));
         }
     }
     let [compute, memory] = schedule.roofs;
@@ -142,7 +149,7 @@ fn time(schedule: &Schedule) -> String {
         "rooflines: compute {}, bandwidth {}; the schedule takes {:.3}x the larger",
         duration(compute / clock),
         duration(memory / clock),
-        time.total / schedule.least_cycles().max(1e-9)
+        schedule.cycles / schedule.least_cycles().max(1e-9)
     );
     let (searched, many) = schedule.partitions;
     let proof = if schedule.found.proven { "each exhaustively" } else { "each to its budget" };
@@ -230,11 +237,11 @@ pub fn json(schedule: &Schedule) -> Value {
         "order": found.order.iter().map(|dim| operator.dims[*dim].name.clone()).collect::<Vec<_>>(),
         "slots": schedule.slots.word(), "feed": feed, "operands": operands, "buffers": buffers, "spaces": spaces,
         "links": schedule.links.iter().map(link).collect::<Vec<_>>(),
-        "time": {"cycles": time.total, "seconds": schedule.seconds(), "unit_cycles": time.unit, "load_cycles": time.loads,
+        "time": {"cycles": schedule.cycles, "closed_form_cycles": time.total, "slot_round_cycles": time.rounds, "seconds": schedule.seconds(), "unit_cycles": time.unit, "load_cycles": time.loads,
             "store_cycles": time.stores, "main_memory_cycles": time.main, "cache_cycles": time.cache,
             "fill_cycles": time.fill, "drain_cycles": time.drain},
         "rooflines": {"compute_cycles": schedule.roofs[0], "bandwidth_cycles": schedule.roofs[1],
-            "compulsory_bytes": u64::try_from(operator.compulsory_bytes()).ok(), "ratio": time.total / schedule.least_cycles().max(1e-9)},
+            "compulsory_bytes": u64::try_from(operator.compulsory_bytes()).ok(), "ratio": schedule.cycles / schedule.least_cycles().max(1e-9)},
         "search": {"nodes": schedule.work, "partitions_searched": schedule.partitions.0, "partitions": schedule.partitions.1, "proven": found.proven},
         "notes": schedule.notes,
     })

@@ -1,6 +1,11 @@
 //! One operator: from its spec to a schedule, as text and JSON.
 
 pub mod device;
+pub mod fit;
+pub mod header;
+pub mod model;
+pub mod node;
+pub mod toml_file;
 mod two_level;
 
 pub use two_level::{TwoLevel, plan_two_level};

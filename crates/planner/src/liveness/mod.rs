@@ -13,17 +13,18 @@
 //! A buffer occupies its place at a step when it is read or written there, or when its bytes were perhaps
 //! written before and are perhaps read after without being written in full between. Time is the step number;
 //! what a statement reads and what it writes are both occupied while it runs, so source and target of one
-//! statement never share bytes. A buffer that some path reads before writing it keeps its place from the start:
+//! statement share no bytes, save where the result may lie on an operand (`in_place`). A buffer that some path reads before writing it keeps its place from the start:
 //! nobody else's bytes can be taken for its own.
 
 mod bits;
 mod defined;
 mod flow;
+mod in_place;
 
 use bits::Rows;
 use npumem_ir::device::MissingFigure;
 use npumem_ir::problem::{
-    Access as UseKind, Buffer, BufferKind, Goal, LiveRange, Location, Problem, ReusePenalty, Use,
+    Access as UseKind, Buffer, BufferKind, Colocation, Goal, LiveRange, Location, Problem, ReusePenalty, Use,
 };
 use npumem_ir::program::{Access, Program, ProgramError, Role, Root, Step, Structure};
 use npumem_ir::{BufferId, ByteRange, Bytes, Device, HandleId, Offset, SpaceId, Step as Time, StepRange};
@@ -37,6 +38,9 @@ pub struct Liveness {
     /// For each buffer of the problem, the buffer of the program, ascending. Buffers that no statement touches need
     /// no bytes and are left out: any place is right for them.
     pub buffers: Vec<BufferId>,
+    /// Results that may take the place of an operand that dies at the same statement: colocations to try. They are not
+    /// in the problem, as a plan without them may be the better one.
+    pub in_place: Vec<Colocation>,
 }
 
 /// Why a program has no placement problem.
@@ -204,8 +208,11 @@ fn ranges(
 pub fn problem(program: &Program, device: &Device) -> Result<Liveness, LivenessError> {
     let ranges = live_ranges(program)?;
     let targets = Targets::new(program);
-    let mut liveness =
-        Liveness { problem: Problem { name: program.name.clone(), ..Problem::default() }, buffers: Vec::new() };
+    let mut liveness = Liveness {
+        problem: Problem { name: program.name.clone(), ..Problem::default() },
+        buffers: Vec::new(),
+        in_place: Vec::new(),
+    };
     let mut spaces: BTreeMap<SpaceId, SpaceId> = BTreeMap::new();
     let mut index_of = vec![None; program.buffers.len()];
     for (id, buffer) in program.buffers() {
@@ -243,6 +250,7 @@ pub fn problem(program: &Program, device: &Device) -> Result<Liveness, LivenessE
         liveness.buffers.push(id);
         liveness.problem.buffers.push(entry);
     }
+    liveness.in_place = in_place::colocations(program, &targets, &index_of, &liveness.problem);
     add_uses(program, &targets, &index_of, &mut liveness.problem);
     add_penalties(program, &targets, &mut liveness);
     Ok(liveness)

@@ -207,6 +207,7 @@ impl<'a> Board<'a> {
     pub fn forbidden(&mut self, index: usize, out: &mut Vec<(i64, i64)>) {
         out.clear();
         let item = &self.instance.items[index];
+        let flat = item.exclusive.is_empty() && item.is_flat();
         for block in &self.blocks {
             if block.last <= item.start || item.end <= block.first {
                 continue;
@@ -217,12 +218,16 @@ impl<'a> Board<'a> {
                     continue;
                 }
                 let owner = block.owner[k];
-                for r in &item.rects {
+                for r in item.live_during(block.start[k], block.end[k]) {
                     if r.start < block.end[k]
                         && block.start[k] < r.end
                         && !item.excludes(r.buffer, owner, block.buffer[k])
                     {
                         out.push((block.low[k] - r.delta - r.size, block.high[k] - r.delta));
+                        if flat {
+                            // The other rectangles say the same.
+                            break;
+                        }
                     }
                 }
             }

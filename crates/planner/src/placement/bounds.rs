@@ -57,15 +57,26 @@ pub(crate) fn loads(instance: &Instance) -> Vec<i64> {
 
 /// Calls `add(start, end, bytes)` for the stretches of time in which the union is constant.
 fn union_by_slot(_instance: &Instance, item: &super::instance::Item, add: &mut dyn FnMut(usize, usize, i64)) {
+    if item.in_turn {
+        for r in &item.rects {
+            add(r.start as usize, r.end as usize, r.size);
+        }
+        return;
+    }
     let mut times: Vec<i32> = item.rects.iter().flat_map(|r| [r.start, r.end]).collect();
     times.sort_unstable();
     times.dedup();
     let mut live: Vec<(i64, i64)> = Vec::new();
+    let mut waiting: Vec<&super::instance::Rect> = item.rects.iter().collect();
+    waiting.sort_unstable_by_key(|r| std::cmp::Reverse(r.start));
+    let mut running: Vec<&super::instance::Rect> = Vec::new();
     for w in times.windows(2) {
+        running.retain(|r| r.end > w[0]);
+        while let Some(r) = waiting.pop_if(|r| r.start <= w[0]) {
+            running.push(r);
+        }
         live.clear();
-        live.extend(
-            item.rects.iter().filter(|r| r.start <= w[0] && w[1] <= r.end).map(|r| (r.delta, r.delta + r.size)),
-        );
+        live.extend(running.iter().map(|r| (r.delta, r.delta + r.size)));
         live.sort_unstable();
         let (mut bytes, mut top) = (0, i64::MIN);
         for &(low, high) in &live {

@@ -93,7 +93,8 @@ impl<'a> Solver<'a> {
                 if x.end <= y.start || y.end <= x.start {
                     continue;
                 }
-                pairs += x.rects.len() as u64 * y.rects.len() as u64;
+                let (p, q) = (x.rects.len() as u64, y.rects.len() as u64);
+                pairs += if y.in_turn { p + q } else { p * q };
                 if pairs > MOST_PAIRS {
                     return None;
                 }
@@ -339,7 +340,7 @@ fn time_choices(instance: &Instance, a: usize, b: usize, out: &mut Vec<Choice>) 
     let (x, y) = (&instance.items[a], &instance.items[b]);
     let mut forbidden: Vec<(i64, i64)> = Vec::new();
     for p in &x.rects {
-        for q in &y.rects {
+        for q in y.live_during(p.start, p.end) {
             if p.start < q.end && q.start < p.end && !x.excludes(p.buffer, b as u32, q.buffer) {
                 // ob + dq < oa + dp + sp and oa + dp < ob + dq + sq
                 forbidden.push((p.delta - q.delta - q.size, p.delta - q.delta + p.size));

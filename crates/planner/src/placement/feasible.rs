@@ -49,7 +49,7 @@ pub(crate) fn decide(
     limit: u64,
     meter: &mut Meter,
 ) -> Answer {
-    if !options.switches.exact {
+    if !options.switches.exact || !kept.can_be_searched() {
         return Answer::Unknown;
     }
     if kept.flat {

@@ -301,3 +301,85 @@ pub(crate) fn method_name((order, fit): (Order, Fit)) -> String {
     };
     format!("{order}-{fit}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::instance::{Live, SpaceBuffer, SpaceProblem};
+    use crate::placement::options::PlacementOptions;
+    use crate::placement::portfolio;
+    use npumem_ir::problem::Goal;
+
+    /// Splitmix64.
+    fn next(state: &mut u64, below: u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+
+    /// Up to `most` buffers over as many steps; some with gaps, pins aside some with an alignment, some kept apart.
+    fn raw(state: &mut u64, most: u64) -> SpaceProblem {
+        let n = 1 + next(state, most);
+        let long = 1 + next(state, n);
+        let buffers = (0..n)
+            .map(|_| {
+                let size = 1 + next(state, 4096);
+                let start = next(state, 2 * n);
+                let end = start + 1 + next(state, long);
+                let mut live = vec![Live { start, end, low: 0, high: size }];
+                if next(state, 8) == 0 {
+                    live.push(Live { start: end + 2, end: end + 3, low: 0, high: size });
+                }
+                let alignment = [1, 1, 1, 32, 64][next(state, 5) as usize];
+                SpaceBuffer { size, alignment, live, pin: None, hint: None }
+            })
+            .collect();
+        let apart = (0..next(state, n / 8 + 1)).map(|_| (next(state, n) as u32, next(state, n) as u32));
+        let apart = apart.filter(|(a, b)| a != b).collect();
+        SpaceProblem { buffers, apart, ..SpaceProblem::default() }
+    }
+
+    /// Peak and counted work of one first fit by size.
+    fn first_fit(instance: &Instance) -> (i64, u64) {
+        let mut meter = Meter::new(u64::MAX, None);
+        let order = Keys::new(instance).sorted(instance, Order::Size);
+        let offsets = pass(instance, &order, Fit::First, UNLIMITED, &mut meter).unwrap();
+        (instance.peak(&offsets), meter.spent())
+    }
+
+    #[test]
+    fn fast_is_never_worse_than_first_fit_and_does_at_most_twenty_times_its_work() {
+        let mut state = 11;
+        let (mut better, mut dearest) = (0, 0.0_f64);
+        for round in 0..600 {
+            let most = [8, 60, 500][round % 3];
+            let instance = Instance::new(&raw(&mut state, most)).unwrap();
+            let (peak, work) = first_fit(&instance);
+            let mut meter = Meter::new(u64::MAX, None);
+            let out = portfolio::solve(&instance, &[Goal::Peak], &PlacementOptions::fast(), &mut meter).unwrap();
+            assert!(out.peak <= peak, "{} > {peak} with {} items", out.peak, instance.items.len());
+            let times = meter.spent() as f64 / work.max(64) as f64;
+            assert!(times <= 20.0, "{times} times the work with {} items", instance.items.len());
+            better += u32::from(out.peak < peak);
+            dearest = dearest.max(times);
+        }
+        assert!(better > 100, "better only {better} times");
+        assert!(dearest > 5.0, "the fan hardly ran: {dearest}");
+    }
+
+    #[test]
+    fn normal_is_never_worse_than_fast() {
+        let mut state = 12;
+        for _ in 0..60 {
+            let instance = Instance::new(&raw(&mut state, 60)).unwrap();
+            let peak = |options: &PlacementOptions| {
+                let mut meter = Meter::new(options.work_limit(), None);
+                portfolio::solve(&instance, &[Goal::Peak], options, &mut meter).unwrap().peak
+            };
+            let normal = PlacementOptions { budget: Some(5_000_000), ..PlacementOptions::default() };
+            assert!(peak(&normal) <= peak(&PlacementOptions::fast()));
+        }
+    }
+}

@@ -91,6 +91,8 @@ pub(crate) struct Member {
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub rects: Vec<Rect>,
+    /// The rectangles follow each other in time, as those of one buffer do.
+    pub in_turn: bool,
     pub members: Vec<Member>,
     /// Offset = residue modulo align.
     pub align: i64,
@@ -115,6 +117,16 @@ impl Item {
     /// All rectangles span the item's whole height, so only times differ.
     pub fn is_flat(&self) -> bool {
         self.rects.iter().all(|r| r.delta == 0 && r.size == self.height)
+    }
+
+    /// Rectangles that may be live in `[start, end)`: exactly those where they follow each other, else all.
+    pub fn live_during(&self, start: i32, end: i32) -> &[Rect] {
+        if !self.in_turn {
+            return &self.rects;
+        }
+        let from = self.rects.partition_point(|r| r.end <= start);
+        let to = self.rects.partition_point(|r| r.start < end);
+        &self.rects[from..to.max(from)]
     }
 
     /// Lowest offset not below `low` that the alignment allows.
@@ -274,6 +286,13 @@ impl Instance {
         self.times.len().saturating_sub(1)
     }
 
+    /// Is it small enough for the exact search to hold its states? At the deepest there is one an item, each as large as
+    /// the items and five times the sections, of which there are no more than rectangles.
+    pub fn can_be_searched(&self) -> bool {
+        let rects: usize = self.items.iter().map(|i| i.rects.len()).sum();
+        self.items.len() * (self.items.len() + 5 * rects) <= 64_000_000
+    }
+
     /// The highest byte (in units) used by a placement.
     pub fn peak(&self, offsets: &[i64]) -> i64 {
         self.items.iter().zip(offsets).map(|(i, &o)| o + i.height).max().unwrap_or(0)
@@ -286,8 +305,8 @@ impl Instance {
         if x.apart.iter().any(|&(other, low, high)| other as usize == b && low < d && d < high) {
             return true;
         }
-        x.rects.iter().any(|p| {
-            y.rects.iter().any(|q| {
+        x.live_during(y.start, y.end).iter().any(|p| {
+            y.live_during(p.start, p.end).iter().any(|q| {
                 p.start < q.end
                     && q.start < p.end
                     && at_a + p.delta < at_b + q.delta + q.size
@@ -318,6 +337,7 @@ impl Penalty {
 fn empty_item() -> Item {
     Item {
         rects: Vec::new(),
+        in_turn: true,
         members: Vec::new(),
         align: 1,
         residue: 0,
@@ -463,6 +483,7 @@ fn finish_item(item: &mut Item, problem: &SpaceProblem) -> Result<(), Contradict
     if problem.exclusive.is_empty() && item.rects.len() > 1 {
         merge_rects(&mut item.rects);
     }
+    item.in_turn = item.rects.windows(2).all(|w| w[0].end <= w[1].start);
     item.start = item.rects.iter().map(|r| r.start).min().unwrap_or(0);
     item.end = item.rects.iter().map(|r| r.end).max().unwrap_or(0);
     Ok(())

@@ -60,7 +60,7 @@ pub fn place(
     let mut statements = statement::split(problem, &home);
     let mut solved = Vec::with_capacity(statements.len());
     for s in &mut statements {
-        let instance = Instance::new(&s.raw).map_err(|c| statement::contradiction(s, &c))?;
+        let instance = Instance::new(&s.raw).map_err(|c| statement::contradiction(problem, s, &c))?;
         // The instance says all of it, in less memory.
         s.raw = instance::SpaceProblem::default();
         let outcome = portfolio::solve(&instance, problem.goals(), options, &mut meter)

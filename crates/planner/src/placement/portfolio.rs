@@ -243,7 +243,7 @@ fn exact(
     meter: &mut Meter,
     out: &mut SpaceOutcome,
 ) {
-    if out.peak <= target || out.bound.value > target {
+    if out.peak <= target || out.bound.value > target || !instance.can_be_searched() {
         return;
     }
     let before = meter.spent();

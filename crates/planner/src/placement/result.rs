@@ -109,6 +109,8 @@ pub enum PlacementError {
     UnknownSpace {
         /// The buffer.
         buffer: BufferId,
+        /// Its name.
+        name: String,
         /// The id.
         space: SpaceId,
         /// Number of spaces.
@@ -118,18 +120,35 @@ pub enum PlacementError {
     NoSpace {
         /// The buffer.
         buffer: BufferId,
+        /// Its name.
+        name: String,
     },
     /// A live range is empty, or its window reaches past the buffer.
     BadRange {
         /// The buffer.
         buffer: BufferId,
+        /// Its name.
+        name: String,
         /// Position of the live range.
         index: usize,
     },
-    /// Sizes add up to more than the arithmetic holds.
+    /// Sizes, alignments, pinned offsets and distances add up to more than the arithmetic holds.
     TooLarge {
         /// The buffer at which the sum breaks.
-        buffer: Option<BufferId>,
+        buffer: BufferId,
+        /// Its name.
+        name: String,
+        /// Its size.
+        size: Bytes,
+        /// Its alignment, together with the space's.
+        alignment: u64,
+    },
+    /// A reserved range of a space ends beyond what the arithmetic holds.
+    ReservedTooHigh {
+        /// The space.
+        space: SpaceId,
+        /// Its name.
+        name: String,
     },
     /// The constraints contradict each other, whatever the capacities.
     Contradiction(Conflict),
@@ -145,21 +164,23 @@ impl fmt::Display for PlacementError {
                     count.saturating_sub(1)
                 )
             }
-            PlacementError::UnknownSpace { buffer, space, count } => {
-                write!(f, "buffer {buffer} names space {space}, but there are {count} spaces")
+            PlacementError::UnknownSpace { name, space, count, .. } => {
+                write!(f, "buffer {name} names space {space}, but there are {count} spaces")
             }
-            PlacementError::NoSpace { buffer } => {
-                write!(f, "buffer {buffer} may live in no space: list at least one space for it")
+            PlacementError::NoSpace { name, .. } => {
+                write!(f, "buffer {name} may live in no space: list at least one space for it")
             }
-            PlacementError::BadRange { buffer, index } => {
-                write!(f, "live range {index} of buffer {buffer} is empty, or its byte window reaches past the buffer")
+            PlacementError::BadRange { name, index, .. } => {
+                write!(f, "live range {index} of buffer {name} is empty, or its byte window reaches past the buffer")
             }
-            PlacementError::TooLarge { buffer } => match buffer {
-                Some(b) => {
-                    write!(f, "the sizes up to buffer {b} add up to 2^59 bytes or more, which no placement can hold")
-                }
-                None => write!(f, "a reserved range ends at 2^59 bytes or beyond"),
-            },
+            PlacementError::TooLarge { name, size, alignment, .. } => write!(
+                f,
+                "buffer {name} (size {size}, alignment {alignment}): sizes, alignments and pinned offsets up to it add up to \
+                 2^59 bytes or more, which no placement can hold; state smaller ones"
+            ),
+            PlacementError::ReservedTooHigh { name, .. } => {
+                write!(f, "a reserved range of space {name} ends at 2^59 bytes or beyond; state a lower one")
+            }
             PlacementError::Contradiction(conflict) => write!(f, "{conflict}"),
         }
     }

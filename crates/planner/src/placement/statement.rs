@@ -10,18 +10,23 @@ pub(crate) fn validate(problem: &Problem) -> Result<(), PlacementError> {
     let count = problem.buffers.len();
     for (id, b) in problem.buffers() {
         if b.spaces.is_empty() {
-            return Err(PlacementError::NoSpace { buffer: id });
+            return Err(PlacementError::NoSpace { buffer: id, name: b.name.clone() });
         }
         let named = b.spaces.iter().copied().chain(b.pin.map(|p| p.space)).chain(b.hint.map(|h| h.space));
         for space in named {
             if space.index() >= problem.spaces.len() {
-                return Err(PlacementError::UnknownSpace { buffer: id, space, count: problem.spaces.len() });
+                return Err(PlacementError::UnknownSpace {
+                    buffer: id,
+                    name: b.name.clone(),
+                    space,
+                    count: problem.spaces.len(),
+                });
             }
         }
         for (index, l) in b.live.iter().enumerate() {
             let window = b.window(l);
             if l.steps.start >= l.steps.end || window.start > window.end || window.end.get() > b.size.get() {
-                return Err(PlacementError::BadRange { buffer: id, index });
+                return Err(PlacementError::BadRange { buffer: id, name: b.name.clone(), index });
             }
         }
     }
@@ -33,7 +38,7 @@ pub(crate) fn validate(problem: &Problem) -> Result<(), PlacementError> {
         known("a colocation", x.buffer)?;
         known("a colocation", x.base)?;
         if x.delta.get() > i64::MAX as u64 {
-            return Err(PlacementError::TooLarge { buffer: Some(x.buffer) });
+            return Err(too_large(problem, x.buffer));
         }
     }
     for x in &c.separated {
@@ -196,15 +201,27 @@ fn lcm(a: u64, b: u64) -> u64 {
     (a / super::arith::gcd(a, b)).saturating_mul(b)
 }
 
+/// The error for a buffer at which the arithmetic ends.
+fn too_large(problem: &Problem, buffer: BufferId) -> PlacementError {
+    let b = problem.buffer(buffer);
+    let of_spaces = b.spaces.iter().map(|&s| problem.space(s).alignment.get());
+    let alignment = of_spaces.fold(b.alignment.get(), lcm);
+    PlacementError::TooLarge { buffer, name: b.name.clone(), size: b.size, alignment }
+}
+
 /// Puts names on a contradiction.
-pub(crate) fn contradiction(statement: &Statement, found: &Contradiction) -> PlacementError {
+pub(crate) fn contradiction(problem: &Problem, statement: &Statement, found: &Contradiction) -> PlacementError {
     let (buffers, cause) = match found {
         Contradiction::Colocation { buffers } => (buffers, Cause::Colocation),
         Contradiction::Pins { buffers } => (buffers, Cause::Pins),
         Contradiction::Alignment { buffers } => (buffers, Cause::Alignment),
         Contradiction::Separation { buffers } => (buffers, Cause::Separation),
         Contradiction::TooLarge { buffers } => {
-            return PlacementError::TooLarge { buffer: buffers.first().map(|&b| statement.ids[b as usize]) };
+            let space = statement.space;
+            return match buffers.first() {
+                Some(&b) => too_large(problem, statement.ids[b as usize]),
+                None => PlacementError::ReservedTooHigh { space, name: problem.space(space).name.clone() },
+            };
         }
     };
     let mut buffers: Vec<BufferId> = buffers.iter().map(|&b| statement.ids[b as usize]).collect();

@@ -158,13 +158,10 @@ impl<'a> Feeder<'a> {
             (up(step[0], fm) * up(step[1], fk) * self.bits[0]).div_ceil(8),
             (up(step[1], fk) * up(step[2], fn_) * self.bits[1]).div_ceil(8),
         ];
-        // Loops m > n > k: left comes again for each n, right for each m, unless all of k is one step.
-        let again = [if counts[1] > 1 { counts[2] } else { 1 }, counts[0]];
-        let copies_of = [counts[0] * counts[1] * again[0], counts[1] * counts[2] * again[1]];
-        let whole = [
-            (up(size[0], fm) * up(size[1], fk) * self.bits[0]).div_ceil(8),
-            (up(size[1], fk) * up(size[2], fn_) * self.bits[1]).div_ceil(8),
-        ];
+        // Both sides are copied for each step.
+        let again = [counts[2], counts[0]];
+        let copies_of = [steps, steps];
+        let whole = [(size[0] * size[1] * self.bits[0]).div_ceil(8), (size[1] * size[2] * self.bits[1]).div_ceil(8)];
         let moved = [whole[0] * again[0], whole[1] * again[1]];
         let hop = |route: &super::machine::Route| route.hops.last().cloned();
         let hops: [Option<Hop>; 2] = [hop(&machine.left), hop(&machine.right)];

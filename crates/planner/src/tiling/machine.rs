@@ -12,6 +12,7 @@
 use super::operator::{Side, Unit};
 use npumem_ir::device::{EngineKind, MissingFigure, PeakError, Precision, Scope, SpaceKind};
 use npumem_ir::{Device, EngineId, LinkId, SpaceId};
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Why an operator cannot run on a device.
@@ -94,6 +95,34 @@ pub struct Route {
     pub hops: Vec<Hop>,
 }
 
+/// A vector unit beside a matrix unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beside {
+    /// The unit.
+    pub engine: EngineId,
+    /// Cycles before one instruction's first result.
+    pub startup: f64,
+    /// Bytes that one step covers.
+    pub width: u64,
+    /// Cycles of one step in f32.
+    pub pace: f64,
+    /// Steps that one instruction repeats.
+    pub repeats: u64,
+}
+
+impl Beside {
+    /// Cycles of the passes of a softmax over so many scores in f32.
+    #[must_use]
+    pub fn softmax_cycles(&self, scores: u64) -> f64 {
+        let steps = scores.div_ceil((self.width / 4).max(1));
+        let starts = steps.div_ceil(self.repeats).max(1);
+        SOFTMAX_PASSES * (starts as f64 * self.startup + steps as f64 * self.pace)
+    }
+}
+
+/// Passes over the scores that one turn of an online softmax takes: largest, difference and exponential, sum.
+pub const SOFTMAX_PASSES: f64 = 3.0;
+
 /// How operators run on a unit of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
@@ -113,8 +142,12 @@ pub struct Machine {
     pub startup: f64,
     /// Bytes that one vector step covers; 0 for a matrix unit.
     pub vector_width: u64,
+    /// Operations of one core's unit in a cycle, by type.
+    pub rates: BTreeMap<Precision, f64>,
     /// Steps that one vector instruction repeats.
     pub repeats: u64,
+    /// For a matrix unit: the vector unit of the same core, when it has one that shares its accumulators' space.
+    pub softmax: Option<Beside>,
     /// Main memory.
     pub main: SpaceId,
     /// Bytes per cycle of main memory, all cores together.
@@ -186,7 +219,13 @@ impl Machine {
             fractal,
             startup: engine.startup.known().map_or(0.0, |cycles| cycles.0 as f64),
             vector_width: compute.vector_width.known().map_or(0, |bytes| bytes.0),
+            rates: compute
+                .operations_per_cycle
+                .iter()
+                .filter_map(|(precision, figure)| Some((*precision, figure.known()? * each as f64)))
+                .collect(),
             repeats: compute.repeats.known().copied().unwrap_or(u64::MAX).max(1),
+            softmax: beside(device, engine.core, out.near.space),
             main,
             main_rate,
             cache,
@@ -219,6 +258,26 @@ fn cache_of(device: &Device, main: SpaceId) -> Result<Option<(SpaceId, u64, f64)
     let Some(capacity) = space.capacity.known() else { return Ok(None) };
     let rate = device.bandwidth(id).map(|rate| rate.value).unwrap_or(f64::MAX) / device.clock()?;
     Ok(Some((id, capacity.0, rate)))
+}
+
+/// The vector unit of a core that reads and writes a space.
+fn beside(device: &Device, core: Option<npumem_ir::device::CoreId>, space: SpaceId) -> Option<Beside> {
+    let (id, engine) = device.engines().find(|(id, engine)| {
+        engine.kind == EngineKind::Vector
+            && engine.core == core
+            && device.reads(*id, space)
+            && device.writes(*id, space)
+    })?;
+    let unit = engine.compute.as_ref()?;
+    let width = unit.vector_width.known()?.0;
+    let rate = *unit.operations_per_cycle.get(&Precision::F32)?.known()?;
+    Some(Beside {
+        engine: id,
+        startup: engine.startup.known().map_or(0.0, |cycles| cycles.0 as f64),
+        width,
+        pace: ((width / 4).max(1) as f64 / rate).max(1.0),
+        repeats: unit.repeats.known().copied().unwrap_or(u64::MAX).max(1),
+    })
 }
 
 struct Finder<'a> {
@@ -265,6 +324,7 @@ impl Finder<'_> {
         let engine = self.device.engine(link.engine);
         let (miss_latency, hit_latency) = match self.cache.filter(|_| hit.is_some()) {
             Some(cache) if from == self.main => (latency(from), latency(cache)),
+            _ if to == self.main => (latency(from), latency(from)),
             Some(cache) => (latency(cache), latency(cache)),
             None => (latency(from), latency(from)),
         };

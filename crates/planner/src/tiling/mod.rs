@@ -12,12 +12,17 @@
 //! The exact rules are in `docs/tiling.md`.
 
 pub mod bounds;
+pub mod emit;
+pub mod explain;
 pub mod family;
+pub mod fit;
 pub mod gemm;
+pub mod instructions;
 pub mod machine;
 pub mod nest;
 pub mod objective;
 pub mod operator;
+pub mod predict;
 pub mod schedule;
 pub mod search;
 pub mod spec;
@@ -28,6 +33,9 @@ pub mod two_level;
 mod tests;
 
 pub use bounds::{IoBound, io_bound};
+pub use emit::{EmitError, program};
+pub use explain::{Explanation, Larger, explain};
+pub use fit::{Fit, FitError, SpaceFit, fit, given_tile};
 pub use nest::{Nest, NestOperand, Pool, Slots};
 pub use objective::{CoreTime, Goal};
 pub use operator::{Axis, Dim, DimRole, Operand, OperandRole, Operator, OperatorError, OperatorKind, Side, Unit};

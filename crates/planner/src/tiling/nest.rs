@@ -76,6 +76,8 @@ pub struct NestSetup {
     pub slots: Slots,
     /// Whether a sum that is not complete may leave the pool and come back.
     pub spill: bool,
+    /// These tiles and no others.
+    pub exact: Option<Vec<u64>>,
 }
 
 /// One factor of an operand's tile: an axis group over one or two dims, tabulated by candidate.
@@ -146,7 +148,9 @@ impl Nest {
         for (dim, about) in operator.dims.iter().enumerate() {
             let largest = setup.largest[dim].min(about.extent).max(1);
             let granule = setup.granules[dim].clamp(1, about.extent.max(1));
-            let all = if about.whole {
+            let all = if let Some(exact) = &setup.exact {
+                vec![exact[dim].clamp(1, about.extent.max(1))]
+            } else if about.whole {
                 vec![about.extent]
             } else if windowed[dim] {
                 window_tiles(about.extent, granule, largest, &mut thinned)

@@ -9,11 +9,14 @@
 //! Beside the core's own engines, main memory and the cache carry the bytes of all cores and may be what is waited for.
 
 use super::gemm::{Feeder, Gemm};
+use super::instructions::{Instruction, Over};
 use super::machine::{Hop, Machine};
 use super::nest::{Nest, Slots, round_up};
 use super::operator::{OperandRole, Operator, OperatorKind, Unit};
 use super::search::{Leaf, Objective, Score};
 use super::transfer::Shape;
+use npumem_ir::ElementType;
+use npumem_ir::device::Precision;
 
 /// What is best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +59,8 @@ pub struct CoreTime {
     pub main: f64,
     /// Bytes of all cores over the cache's bandwidth.
     pub cache: f64,
+    /// Copies and uses of the input whose slots come round slowest.
+    pub rounds: f64,
     /// Before the unit begins.
     pub fill: f64,
     /// After it ends.
@@ -87,6 +92,8 @@ pub struct Timer<'a> {
     pub limit: Option<u128>,
     /// Cycles that the unit needs at least.
     pub least_unit: f64,
+    /// Vector instructions of a tile; none for a matrix unit.
+    pub instructions: &'a [Instruction],
 }
 
 impl Timer<'_> {
@@ -117,6 +124,8 @@ impl Timer<'_> {
     ) -> Option<CoreTime> {
         let mut time = CoreTime::default();
         let (mut lines, mut first): (Vec<(npumem_ir::EngineId, f64)>, f64) = (Vec::new(), 0.0);
+        // (copies, time of one with its latency) of each input: a slot comes free once its copy was used.
+        let mut rounds: Vec<(f64, f64)> = Vec::new();
         for (at, operand) in self.operator.operands.iter().enumerate() {
             if operand.role == OperandRole::Temporary {
                 continue;
@@ -145,6 +154,7 @@ impl Timer<'_> {
                 time.drain = cycles / count.max(1.0) + hop.latency[1];
             } else {
                 let one = cycles / count.max(1.0);
+                rounds.push((count, alone + latency));
                 first = first.max(hop.latency[1]);
                 time.fill += one;
                 match lines.iter_mut().find(|(engine, _)| *engine == hop.engine) {
@@ -173,6 +183,11 @@ impl Timer<'_> {
                     together += feed.together * times as f64;
                     alone += feed.unit * times as f64;
                 }
+                if let (OperatorKind::Attention, Some(softmax)) = (self.operator.kind, &self.machine.softmax) {
+                    // Scores, softmax and the second product follow each other.
+                    let [m, k, ..] = self.gemm.size(tiles);
+                    together += softmax.softmax_cycles(m * k);
+                }
                 (counts * together, counts * alone)
             }
             _ => {
@@ -187,10 +202,20 @@ impl Timer<'_> {
             // The next tile's first product waits until the sums are out.
             time.unit + time.stores + copies(out) * self.hop(out).latency[0]
         };
+        let tiles_of_block: f64 =
+            (0..tiles.len()).map(|dim| self.block.dims[dim].extent.div_ceil(tiles[dim]) as f64).product();
+        let use_of_one = time.unit / tiles_of_block.max(1.0);
+        for (count, one) in rounds {
+            if count > 1.0 {
+                let slots = if slots == Slots::Single { 1.0 } else { 2.0 };
+                time.rounds = time.rounds.max(count * (one + use_of_one) / slots);
+            }
+        }
         let busy = match slots {
             Slots::Single => time.loads + chain,
             _ => time.loads.max(chain).max(time.stores),
         };
+        let busy = busy.max(time.rounds);
         time.total = busy.max(time.main).max(time.cache) + time.fill + time.drain;
         Some(time)
     }
@@ -198,18 +223,54 @@ impl Timer<'_> {
     /// Cycles of the vector unit for one tile.
     #[must_use]
     pub fn vector_cycles(&self, tiles: &[u64]) -> f64 {
-        let out = &self.operator.operands[self.operator.output()];
-        let elements: f64 =
-            out.axes.iter().map(|axis| axis.as_plain().map_or(axis.extent, |dim| tiles[dim]) as f64).product();
-        let points: f64 = tiles.iter().map(|tile| *tile as f64).product();
-        let bytes = (self.operator.computes.bits() / 8).max(1);
-        let lanes = (self.machine.vector_width / bytes).max(1) as f64;
-        let one = |count: f64| {
-            let steps = (count / lanes).ceil();
-            (steps / self.machine.repeats as f64).ceil() * self.machine.startup + steps * lanes / self.machine.rate
+        let elements = |at: usize| -> u64 {
+            let axes = self.operator.operands[at].axes.iter();
+            axes.map(|axis| match axis.as_plain() {
+                Some(dim) => tiles[dim].min(axis.extent),
+                None if axis.terms.is_empty() => axis.extent,
+                None => {
+                    let (first, end) = axis.touched(&|dim| (0, tiles[dim]));
+                    end - first
+                }
+            })
+            .product()
         };
-        self.operator.vector_per_output as f64 * one(elements) + self.operator.vector_per_point as f64 * one(points)
+        let out = self.operator.output();
+        self.instructions
+            .iter()
+            .map(|instruction| {
+                let (count, times) = match instruction.over {
+                    Over::Operand(at) => (elements(at), 1),
+                    Over::Points => {
+                        let points: u64 = tiles.iter().product();
+                        let out = elements(out).max(1);
+                        (out, (points / out).max(1))
+                    }
+                };
+                times as f64 * instruction_cycles(self.operator, self.machine, instruction, count)
+            })
+            .sum()
     }
+}
+
+/// Cycles of one vector instruction over so many elements.
+#[must_use]
+pub fn instruction_cycles(operator: &Operator, machine: &Machine, instruction: &Instruction, elements: u64) -> f64 {
+    let types = || instruction.reads.iter().chain([&instruction.writes]).map(|at| operator.operands[*at].element);
+    let bytes = |element: ElementType| (element.bits() / 8).max(1);
+    let width = machine.vector_width.max(1);
+    // The widest type decides how many elements one step covers, the slowest its pace.
+    let lanes = (width / types().map(bytes).max().unwrap_or(1)).max(1);
+    let paces = types().filter_map(|element| {
+        let rate = machine.rates.get(&Precision::of(element)?)?;
+        Some((width / bytes(element)).max(1) as f64 / rate)
+    });
+    // A step takes a cycle at least.
+    let pace = paces.fold(f64::NAN, f64::max);
+    let pace = if pace.is_nan() { lanes as f64 / machine.rate } else { pace }.max(1.0);
+    let steps = elements.div_ceil(lanes);
+    let starts = steps.div_ceil(machine.repeats).max(1);
+    instruction.passes * (starts as f64 * machine.startup + steps as f64 * pace)
 }
 
 /// The products of one tile, rows, depth and columns, and how many of each: attention has two.

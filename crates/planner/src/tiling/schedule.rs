@@ -9,10 +9,12 @@
 
 use super::bounds::{IoBound, io_bound};
 use super::gemm::{Feed, Feeder, Gemm};
+use super::instructions::{Instruction, instructions};
 use super::machine::{Machine, MachineError, Room};
 use super::nest::{Nest, NestOperand, NestSetup, Pool, Slots, round_up};
 use super::objective::{CoreTime, Goal, Timer, products};
 use super::operator::{DimRole, OperandRole, Operator, OperatorKind, Unit};
+use super::predict::predict;
 use super::search::{Found, SearchError, search};
 use npumem_ir::device::Precision;
 use npumem_ir::{Device, LinkId, SpaceId};
@@ -112,6 +114,8 @@ pub struct Schedule {
     pub links: Vec<LinkTraffic>,
     /// Time.
     pub time: CoreTime,
+    /// Cycles, copy by copy.
+    pub cycles: f64,
     /// The compute roofline and the bandwidth roofline, in cycles.
     pub roofs: [f64; 2],
     /// Nodes of all searches.
@@ -126,7 +130,7 @@ impl Schedule {
     /// Seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
-        self.time.total / self.machine.clock
+        self.cycles / self.machine.clock
     }
 
     /// No schedule takes fewer cycles: the larger roofline.
@@ -153,6 +157,8 @@ pub(crate) struct Bench<'a> {
     pub pools: Vec<Pool>,
     pub rooms: Vec<Room>,
     pub operands: Vec<NestOperand>,
+    pub instructions: Vec<Instruction>,
+    pub largest: Vec<u64>,
 }
 
 /// The machine of an operator on a device.
@@ -200,7 +206,7 @@ pub fn schedule(operator: &Operator, device: &Device, goal: Goal) -> Result<Sche
 }
 
 /// The same with the dims of small kernels never cut: a part of a window is worth nothing while the whole fits.
-fn whole_kernels(operator: &Operator) -> Operator {
+pub(crate) fn whole_kernels(operator: &Operator) -> Operator {
     let mut whole = operator.clone();
     for axis in operator.operands.iter().flat_map(|operand| &operand.axes) {
         if let [_, (kernel, _)] = axis.terms.as_slice()
@@ -219,47 +225,57 @@ fn best_schedule(operator: &Operator, machine: &Machine, goal: Goal) -> Result<S
     let mut partitions = bench.partitions(feeder.as_ref());
     let many = partitions.len();
     partitions.truncate(MAX_PARTITIONS);
-    let mut best: Option<(super::search::Score, Schedule)> = None;
+    let mut all: Vec<Candidate> = Vec::new();
     let mut work = 0;
     let mut searched = 0;
     let mut refused = None;
-    let passes: &[(Goal, Option<f64>)] =
-        if goal == Goal::Memory { &[(Goal::Time, None), (Goal::Memory, Some(1.05))] } else { &[(goal, None)] };
-    for (pass, slack) in passes {
-        let limit = slack.zip(best.as_ref()).map(|(slack, (_, found))| (found.time.total * slack * 1000.0) as u128);
-        if slack.is_some() {
-            best = None;
+    let mut limit = None;
+    let passes: &[Goal] = if goal == Goal::Memory { &[Goal::Time, Goal::Memory] } else { &[goal] };
+    for pass in passes {
+        let before = work;
+        if let Some(fastest) = all.iter().map(|one| one.time.total).reduce(f64::min) {
+            limit = Some((fastest * 1050.0) as u128);
+            all.clear();
         }
+        let mut best = u128::MAX;
         for (parts, least) in &partitions {
-            let floor = (*least * 1000.0) as u128;
-            if *pass == Goal::Time && best.as_ref().is_some_and(|(score, _)| floor >= score[0]) {
+            if *pass == Goal::Time && (*least * 1000.0) as u128 >= best {
                 continue;
             }
-            searched += 1;
-            if work > OPERATOR_BUDGET && best.is_some() {
+            if work - before > OPERATOR_BUDGET && !all.is_empty() {
                 break;
             }
+            searched += 1;
             for slots in [Slots::All, Slots::Inputs, Slots::Single] {
                 match bench.block(parts, slots, *pass, limit, *least, feeder.as_ref()) {
-                    Ok((found, time)) if found.score[0] < u128::MAX => {
+                    Ok((found, time)) => {
                         work += found.work;
-                        // Whole-device figures: the traffic of all cores.
+                        if found.score[0] == u128::MAX {
+                            continue;
+                        }
                         let mut score = found.score;
                         if *pass == Goal::Traffic {
+                            // The traffic of all cores.
                             score[0] = score[0].saturating_mul(u128::from(parts.iter().product::<u64>()));
                         }
-                        if best.as_ref().is_none_or(|(with, _)| score < *with) {
-                            best = Some((score, bench.finish(parts, slots, goal, found, time, feeder.as_ref())));
-                        }
+                        best = best.min(score[0]);
+                        all.push(Candidate { score, parts: parts.clone(), slots, found, time, cycles: 0.0 });
                     }
-                    Ok((found, _)) => work += found.work,
                     Err(why) => refused = Some(why),
                 }
             }
         }
     }
-    match (best, refused) {
-        (Some((_, mut schedule)), _) => {
+    all.sort_by(|a, b| (a.score, &a.parts, a.slots).cmp(&(b.score, &b.parts, b.slots)));
+    all.truncate(if goal == Goal::Time { FOLLOWED } else { 1 });
+    for one in &mut all {
+        one.cycles = bench.follow(one, feeder.as_ref());
+    }
+    // The first of the fastest: ties keep the order of the scores.
+    let fastest = all.into_iter().reduce(|best, one| if one.cycles < best.cycles { one } else { best });
+    match (fastest, refused) {
+        (Some(one), _) => {
+            let mut schedule = bench.finish(one, goal, feeder.as_ref());
             schedule.work = work;
             schedule.partitions = (searched, many);
             Ok(schedule)
@@ -271,6 +287,19 @@ fn best_schedule(operator: &Operator, machine: &Machine, goal: Goal) -> Result<S
             Err(bench.does_not_fit(why))
         }
     }
+}
+
+/// Schedules that are followed copy by copy, the best by the closed form.
+const FOLLOWED: usize = 8;
+
+/// A schedule as the search leaves it.
+struct Candidate {
+    score: super::search::Score,
+    parts: Vec<u64>,
+    slots: Slots,
+    found: Found,
+    time: CoreTime,
+    cycles: f64,
 }
 
 /// Bits of the elements of the left and the right operand.
@@ -344,7 +373,12 @@ impl<'a> Bench<'a> {
             let at = pool_of(stage);
             pools[at].capacity -= staging(stage.capacity, stage.alignment);
         }
-        Bench { operator, machine, gemm, granules, pools, rooms, operands }
+        // One product at a time: a tile holds one value of the dims that all three sides depend on.
+        let one = |dim: usize| operator.unit == Unit::Matrix && gemm.batch.contains(&dim);
+        let largest = operator.dims.iter().enumerate().map(|(dim, about)| if one(dim) { 1 } else { about.extent });
+        let largest = largest.collect();
+        let instructions = if operator.unit == Unit::Vector { instructions(operator) } else { Vec::new() };
+        Bench { operator, machine, gemm, granules, pools, rooms, operands, instructions, largest }
     }
 
     /// Every way to cut the parallel dims into blocks for the cores, the least time first.
@@ -450,14 +484,47 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn setup(&self, slots: Slots) -> NestSetup {
+    pub(crate) fn setup(&self, slots: Slots) -> NestSetup {
         NestSetup {
             pools: self.pools.clone(),
             operands: self.operands.clone(),
             granules: self.granules.clone(),
-            largest: self.operator.dims.iter().map(|dim| dim.extent).collect(),
+            largest: self.largest.clone(),
             slots,
             spill: false,
+            exact: None,
+        }
+    }
+
+    /// The operator with the extents of one core's block.
+    pub(crate) fn block_operator(&self, parts: &[u64]) -> Operator {
+        let mut block = self.operator.clone();
+        for (dim, extent) in block.dims.iter_mut().zip(self.block_of(parts)) {
+            dim.extent = extent;
+        }
+        block
+    }
+
+    pub(crate) fn timer<'b>(
+        &'b self,
+        block: &'b Operator,
+        parts: &[u64],
+        slots: Slots,
+        feeder: Option<&'b Feeder<'b>>,
+    ) -> Timer<'b> {
+        Timer {
+            operator: self.operator,
+            block,
+            machine: self.machine,
+            feeder,
+            gemm: &self.gemm,
+            cores: parts.iter().product(),
+            slots,
+            granules: &self.granules,
+            goal: Goal::Time,
+            limit: None,
+            least_unit: 0.0,
+            instructions: &self.instructions,
         }
     }
 
@@ -470,47 +537,33 @@ impl<'a> Bench<'a> {
         least: f64,
         feeder: Option<&Feeder<'_>>,
     ) -> Result<(Found, CoreTime), SearchError> {
-        let mut block = self.operator.clone();
-        for (dim, extent) in block.dims.iter_mut().zip(self.block_of(parts)) {
-            dim.extent = extent;
-        }
+        let block = self.block_operator(parts);
         let nest = Nest::new(&block, &self.setup(slots));
-        let timer = Timer {
-            operator: self.operator,
-            block: &block,
-            machine: self.machine,
-            feeder,
-            gemm: &self.gemm,
-            cores: parts.iter().product(),
-            slots,
-            granules: &self.granules,
-            goal,
-            limit,
-            least_unit: least,
-        };
+        let timer = Timer { goal, limit, least_unit: least, ..self.timer(&block, parts, slots, feeder) };
         let found = search(&nest, &timer, BLOCK_BUDGET)?;
         let copies = |at: usize| copies(&block, self.operator, at, &found);
         let time = timer.time(&found.tiles, &copies, &found.read, &found.written, slots).unwrap_or_default();
         Ok((found, time))
     }
 
-    fn finish(
-        &self,
-        parts: &[u64],
-        slots: Slots,
-        goal: Goal,
-        found: Found,
-        time: CoreTime,
-        feeder: Option<&Feeder<'_>>,
-    ) -> Schedule {
+    /// Cycles of a candidate, copy by copy.
+    fn follow(&self, one: &Candidate, feeder: Option<&Feeder<'_>>) -> f64 {
+        let block = self.block_operator(&one.parts);
+        let timer = self.timer(&block, &one.parts, one.slots, feeder);
+        let followed = predict(&timer, &one.found).map_or(one.time.total, |followed| followed.total);
+        followed.max(one.time.main).max(one.time.cache)
+    }
+
+    fn finish(&self, one: Candidate, goal: Goal, feeder: Option<&Feeder<'_>>) -> Schedule {
+        let Candidate { parts, slots, found, time, cycles, .. } = one;
         let operator = self.operator;
         let cores: u64 = parts.iter().product();
         let feed = feeder.and_then(|feeder| {
             products(operator, &self.gemm, &found.tiles).first().and_then(|(size, _)| feeder.feed(*size))
         });
-        let block = self.block_of(parts);
+        let block = self.block_of(&parts);
         let buffers = self.buffers(&found, feed.as_ref());
-        let links = self.links(parts, &block, &found, feed.as_ref());
+        let links = self.links(&parts, &block, &found, feed.as_ref());
         let machine = self.machine;
         let all = machine.rate * machine.cores as f64;
         let operations =
@@ -531,7 +584,7 @@ impl<'a> Bench<'a> {
             operator: operator.clone(),
             machine: machine.clone(),
             goal,
-            parts: parts.to_vec(),
+            parts,
             block,
             cores,
             found,
@@ -541,6 +594,7 @@ impl<'a> Bench<'a> {
             buffers,
             rooms: self.rooms.clone(),
             links,
+            cycles,
             time,
             roofs,
             work: 0,

@@ -33,5 +33,6 @@ pub fn setup(operator: &Operator, capacity: u64, slots: Slots) -> NestSetup {
         largest: operator.dims.iter().map(|dim| dim.extent).collect(),
         slots,
         spill: true,
+        exact: None,
     }
 }

@@ -329,7 +329,8 @@ impl Queues {
 
     /// At the end of the program: what still waits waits for ever.
     pub fn stuck(&self, engines: &Engines, findings: &mut Findings) {
-        let fronts = self.blocked.iter().filter_map(VecDeque::front);
+        let mut fronts: Vec<&Entry> = self.blocked.iter().filter_map(VecDeque::front).collect();
+        fronts.sort_by_key(|entry| entry.event.step);
         for entry in fronts {
             let name = |engine: usize| engines.names[engine].clone();
             let flag = match &entry.work {

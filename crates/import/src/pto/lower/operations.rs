@@ -29,18 +29,14 @@ impl<'s> Lowering<'s, '_> {
             "tpop_from_aic" | "tpop_from_aiv" | "tpop" => self.pop(op, short),
             "get_block_idx" | "get_subblock_idx" | "get_block_num" | "get_subblock_num" => self.grid(op, short),
             // No memory: queue slots given back, shapes, declarations.
-            "tfree_from_aic"
-            | "tfree_from_aiv"
-            | "tfree"
-            | "set_ffts"
-            | "declare_eventid_array"
-            | "eventid_array_set"
-            | "tsync" => {
+            "tfree_from_aic" | "tfree_from_aiv" | "tfree" | "set_ffts" | "tsync" => {
                 self.give_opaque(op);
                 Ok(())
             }
             "set_validshape" => self.set_valid(op),
-            "eventid_array_get" | "get_tensor_view_dim" => {
+            "declare_eventid_array" => self.declare_events(op),
+            "eventid_array_set" | "eventid_array_get" => self.event_of_array(op, short),
+            "get_tensor_view_dim" => {
                 self.give_opaque(op);
                 Ok(())
             }
@@ -130,7 +126,7 @@ impl<'s> Lowering<'s, '_> {
                 Value::Int(affine) => operation.scalars.push(Number::Int(affine)),
                 Value::Real(number) => operation.scalars.push(Number::Real(number)),
                 Value::NamedReal(name) => operation.scalars.push(Number::Named(name)),
-                Value::Pipe(_) | Value::Other => {}
+                Value::Pipe(_) | Value::Events(_) | Value::Other => {}
             }
         }
         for entry in &outs {
@@ -169,6 +165,10 @@ impl<'s> Lowering<'s, '_> {
         operation.reads = read.iter().map(access).collect();
         // Only part of a tile is written: what stays is read by nobody here, and is not written either.
         operation.writes = written.iter().map(access).collect();
+        if short == "taxpy" {
+            // y = a x + y
+            operation.reads.extend(written.first().map(access));
+        }
         if let Some(scratch) = scratch {
             operation.writes.push(access(&scratch));
             operation.attributes.insert("scratch".into(), "last write".into());

@@ -4,12 +4,16 @@ use super::Lowering;
 use crate::pto::PtoError;
 use crate::pto::dialect::{pipe_engine, stage_engine};
 use crate::pto::parse::{Clause, RawOp};
-use npumem_ir::program::{Affine, Sync};
+use crate::pto::scope::Value;
+use npumem_ir::program::{Affine, Assign, Op, Step, Sync};
 
 /// `PIPE_MTE2` of `<PIPE_MTE2>` or `#pto.pipe<PIPE_MTE2>`.
 fn inner(text: &str) -> &str {
     text.rsplit_once('<').map_or(text, |(_, rest)| rest.trim_end_matches('>')).trim()
 }
+
+/// Events of one array.
+const MAX_EVENTS: usize = 64;
 
 impl<'s> Lowering<'s, '_> {
     pub(super) fn synchronize(&mut self, op: &RawOp<'s>, short: &str) -> Result<(), PtoError> {
@@ -61,6 +65,73 @@ impl<'s> Lowering<'s, '_> {
         let at = self.builder.sync(sync);
         let line = self.line(op.start);
         self.builder.program_mut().sync_lines.insert(at, line);
+        Ok(())
+    }
+
+    /// `pto.declare_eventid_array -> !pto.eventid_array<4>`.
+    pub(super) fn declare_events(&mut self, op: &RawOp<'s>) -> Result<(), PtoError> {
+        let text = op.arrow().first().copied().unwrap_or("");
+        let count = text.rsplit_once('<').and_then(|(_, rest)| rest.trim_end_matches('>').trim().parse::<usize>().ok());
+        let count = count.filter(|count| (1..=MAX_EVENTS).contains(count));
+        let count = count.ok_or_else(|| {
+            self.error(op.start, format!("expected '-> !pto.eventid_array<N>', N from 1 to {MAX_EVENTS}"))
+        })?;
+        let name = op.results.first().map_or("%events", |(name, _)| *name);
+        let mut events = Vec::with_capacity(count);
+        for index in 0..count {
+            let name = self.scalar_name(&format!("{name}.{index}"));
+            events.push(self.builder.variable(name));
+        }
+        self.set_results(&op.results, vec![Value::Events(events)]);
+        Ok(())
+    }
+
+    /// `pto.eventid_array_set %array[%index], %event` and `%event = pto.eventid_array_get %array[%index]`.
+    pub(super) fn event_of_array(&mut self, op: &RawOp<'s>, short: &str) -> Result<(), PtoError> {
+        let mut named: Vec<(&'s str, usize)> = Vec::new();
+        for clause in &op.clauses {
+            match clause {
+                Clause::Group { items, .. } => named.extend(items.iter().map(|item| (item.text, item.at))),
+                Clause::Value(text, at) => named.push((text, *at)),
+                _ => {}
+            }
+        }
+        let [(array, at), (index, index_at), rest @ ..] = named.as_slice() else {
+            return Err(self.error(op.start, "expected %array[%index]"));
+        };
+        let Value::Events(events) = self.get(array, *at)? else {
+            return Err(self.error(*at, format!("'{array}' is not an array of events")));
+        };
+        let index = self.int(index, *index_at)?;
+        if let Some(number) = index.as_constant().filter(|n| usize::try_from(*n).map_or(true, |n| n >= events.len())) {
+            return Err(self.error(*index_at, format!("event {number} of an array of {}", events.len())));
+        }
+        if short == "eventid_array_get" {
+            // A variable of its own: the array may be set again before the event is used.
+            let mut value = Affine::scalar(events[events.len() - 1]);
+            for (number, event) in events.iter().enumerate().rev().skip(1) {
+                let is_it = self.builder.value(Op::Eq, vec![index.clone(), (number as i64).into()]);
+                value = self.builder.value(Op::Select, vec![is_it, Affine::scalar(*event), value]);
+            }
+            let name = self.scalar_name(op.results.first().map_or("%event", |(name, _)| *name));
+            let copy = self.builder.variable(name);
+            self.builder.assign(copy, value);
+            self.set_results(&op.results, vec![Value::Int(Affine::scalar(copy))]);
+            return Ok(());
+        }
+        let [(value, value_at), ..] = rest else {
+            return Err(self.error(op.end, "expected the event after %array[%index],"));
+        };
+        let value = self.int(value, *value_at)?;
+        let mut scalars = Vec::new();
+        for (number, event) in events.iter().enumerate() {
+            let is_it = self.builder.value(Op::Eq, vec![index.clone(), (number as i64).into()]);
+            let after = self.builder.value(Op::Select, vec![is_it, value.clone(), Affine::scalar(*event)]);
+            if after != Affine::scalar(*event) {
+                scalars.push((*event, after));
+            }
+        }
+        self.step(Step::Assign(Assign { scalars, handles: Vec::new() }));
         Ok(())
     }
 

@@ -1,0 +1,107 @@
+//! Which bytes a tile is, in main memory and near the unit.
+
+use super::{Writer, number, signed};
+use crate::tiling::operator::{Axis, OperandRole};
+use npumem_ir::program::{Access, Affine, Extent, Layout, Op, Operation, Root};
+
+impl Writer<'_> {
+    /// First position of an axis that the tile touches, and how many.
+    fn touched(&mut self, axis: &Axis) -> (Affine, Affine) {
+        if axis.terms.is_empty() {
+            return (number(0), number(axis.extent));
+        }
+        if let Some(dim) = axis.as_plain() {
+            return (self.start[dim].clone(), self.length[dim].clone());
+        }
+        let (mut least, mut most) = (Affine::constant(axis.offset), Affine::constant(axis.offset));
+        for (dim, factor) in &axis.terms {
+            let low = self.start[*dim].times(*factor);
+            let high = self.start[*dim].plus(&self.length[*dim]).minus(&number(1)).times(*factor);
+            let (low, high) = if *factor >= 0 { (low, high) } else { (high, low) };
+            least = least.plus(&low);
+            most = most.plus(&high);
+        }
+        if axis.divide > 1 {
+            least = self.builder.value(Op::Div, vec![least, number(axis.divide)]);
+            most = self.builder.value(Op::Div, vec![most, number(axis.divide)]);
+        }
+        let first = self.builder.value(Op::Max, vec![least, number(0)]);
+        let end = self.builder.value(Op::Min, vec![most.plus(&number(1)), number(axis.extent)]);
+        let count = self.builder.value(Op::Max, vec![end.minus(&first), number(0)]);
+        (first, count)
+    }
+
+    /// The tile of an operand in main memory.
+    pub(super) fn far(&mut self, operand: usize) -> Option<Access> {
+        let about = &self.operator.operands[operand];
+        let outside = self.outside[operand]?;
+        let bits = about.element.bits();
+        let mut pitch: Vec<u64> = vec![1; about.axes.len()];
+        for at in (0..about.axes.len().saturating_sub(1)).rev() {
+            pitch[at] = pitch[at + 1].saturating_mul(about.axes[at + 1].extent);
+        }
+        let bytes = |elements: u64| signed((elements.saturating_mul(bits)).div_ceil(8));
+        let (mut start, mut extents, mut shape) = (number(0), Vec::new(), Vec::new());
+        for (axis, pitch) in about.axes.clone().iter().zip(pitch) {
+            let (first, count) = self.touched(axis);
+            start = start.plus(&first.times(bytes(pitch)));
+            if axis.extent > 1 {
+                extents.push(Extent { count: count.clone(), stride: bytes(pitch) });
+            }
+            shape.push(count);
+        }
+        if extents.is_empty() {
+            extents.push(Extent { count: number(1), stride: bytes(1) });
+        }
+        Some(Access { start, extents, shape, ..Access::whole(Root::Buffer(outside), about.element) })
+    }
+
+    /// The slot of an operand's buffer in this turn, as the operation sees it.
+    pub(super) fn near(&mut self, operand: usize) -> Option<Access> {
+        let (at, buffer) = self.buffer(operand)?;
+        let placed = &self.schedule.buffers[at];
+        let element = super::near_element(self.schedule, placed);
+        let slot = if placed.slots > 1 { self.turn(self.depth_of(operand)) } else { number(0) };
+        let axes = self.operator.operands[operand].axes.clone();
+        let shape = axes.iter().map(|axis| self.touched(axis).1).collect();
+        let layout = self.near_layout(operand);
+        Some(Access { slot, shape, layout, ..Access::whole(Root::Buffer(buffer), element) })
+    }
+
+    /// How a tile lies near the unit: in the blocks of the matrix unit where it has buffers of its own.
+    pub(super) fn near_layout(&self, operand: usize) -> Layout {
+        use crate::tiling::operator::{OperatorKind, Side};
+        let fed = self.is_fed() && self.operator.kind == OperatorKind::Matmul;
+        match self.operator.operands[operand].side {
+            Side::Left | Side::Right if fed => Layout::Fractal { outer_col: true, inner_col: false, bytes: 512 },
+            Side::Accumulator if fed => Layout::Fractal { outer_col: true, inner_col: false, bytes: 1024 },
+            _ => Layout::RowMajor,
+        }
+    }
+
+    /// An access seen as rows and columns.
+    pub(super) fn seen_as(access: &Access, rows: Affine, columns: Affine, layout: Layout) -> Access {
+        Access { shape: vec![rows, columns], layout, ..access.clone() }
+    }
+
+    pub(super) fn engine_name(&self, engine: npumem_ir::EngineId) -> String {
+        self.device.engine(engine).name.clone()
+    }
+
+    pub(super) fn load(&mut self, operand: usize) {
+        let (Some(from), Some(to)) = (self.far(operand), self.near(operand)) else { return };
+        let about = &self.operator.operands[operand];
+        let hop = &self.schedule.machine.route(about.side).hops[0];
+        // What is added at the end comes the way of the other inputs, wherever it is used.
+        let hop = if about.role == OperandRole::Late { &self.schedule.machine.left.hops[0] } else { hop };
+        let engine = self.engine_name(hop.engine);
+        self.builder.run(Operation { reads: vec![from], writes: vec![to], ..Operation::new("tload", engine) });
+    }
+
+    pub(super) fn store(&mut self) {
+        let out = self.operator.output();
+        let (Some(from), Some(to)) = (self.near(out), self.far(out)) else { return };
+        let engine = self.engine_name(self.schedule.machine.out.hops[0].engine);
+        self.builder.run(Operation { reads: vec![from], writes: vec![to], ..Operation::new("tstore", engine) });
+    }
+}

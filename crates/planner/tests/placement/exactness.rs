@@ -1,0 +1,97 @@
+//! Verdicts, bounds and costs against exhaustive search, on many small problems with every feature.
+//!
+//! `cargo xtask soak placement_exactness` runs a hundred times as many; `NPUMEM_PLACEMENT_SEED` shifts the seeds.
+
+use crate::generate::{Features, Random, problem};
+use crate::oracle;
+use crate::random::assert_sound;
+use npumem_ir::problem::Goal;
+use npumem_ir::{Bytes, Problem};
+use npumem_planner::placement::{PlacementError, PlacementOptions, Verdict, place};
+
+/// Offsets that the oracle tries.
+const ROOM: u64 = 11;
+
+/// What the cases came to.
+#[derive(Debug, Default)]
+struct Counts {
+    fits: u64,
+    infeasible: u64,
+    refused: u64,
+    /// Costs asked for, and proven.
+    costs: u64,
+    cheapest: u64,
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// One problem at a capacity of which half are too small, with any of the switches off.
+fn agree(seed: u64, counts: &mut Counts) {
+    let mut random = Random(seed);
+    let mut f = Features::drawn(&mut random);
+    if random.chance(50) {
+        (f.windows, f.colocated) = (false, false);
+    }
+    let mut p = problem(&mut random, f, 5, 3, 6, None);
+    let mut options = PlacementOptions { seed, threads: 1 + (seed % 2) as usize, ..PlacementOptions::default() };
+    for (name, _) in options.switches.list().into_iter().take(8) {
+        options.switches.set(name, !random.chance(25));
+    }
+    let Some(best) = oracle::best(&p, ROOM) else {
+        match place(&p, &options, None) {
+            Ok(placed) => assert!(placed.plan.spaces[0].peak.get() > ROOM, "seed {seed}: {p:#?}"),
+            Err(PlacementError::Contradiction(_)) => counts.refused += 1,
+            Err(e) => panic!("seed {seed}: {e}"),
+        }
+        return;
+    };
+    let smallest = best.peak;
+    let capacity =
+        if random.chance(50) { smallest - 1 - random.below(2).min(smallest - 1) } else { smallest + random.below(3) };
+    p.spaces[0].capacity = Some(Bytes(capacity));
+    p.goals = if random.chance(50) { vec![Goal::Peak] } else { vec![Goal::Fit, Goal::ReuseCost] };
+    let placed = place(&p, &options, None).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{p:#?}"));
+    assert_sound(&p, &placed);
+    match &placed.verdict {
+        Verdict::Fits => {
+            assert!(capacity >= smallest, "seed {seed}: {p:#?}");
+            counts.fits += 1;
+        }
+        Verdict::Infeasible(conflict) => {
+            assert!(capacity < smallest && !conflict.buffers.is_empty(), "seed {seed}: {conflict} {p:#?}");
+            counts.infeasible += 1;
+        }
+        Verdict::Undecided => panic!("seed {seed}: undecided {p:#?}"),
+    }
+    let space = &placed.plan.spaces[0];
+    assert!(space.lower_bound.get() <= smallest && smallest <= space.peak.get(), "seed {seed}: {p:#?}");
+    if p.goals == [Goal::Peak] {
+        assert_eq!((space.peak.get(), space.lower_bound.get()), (smallest, smallest), "seed {seed}: {p:#?}");
+    } else if capacity >= smallest {
+        cost(&p, seed, capacity, &placed, counts);
+    }
+}
+
+fn cost(p: &Problem, seed: u64, capacity: u64, placed: &npumem_planner::placement::Placement, counts: &mut Counts) {
+    let Some(best) = oracle::best(p, capacity) else { return };
+    let (paid, bound) = (placed.reuse_cost, placed.reuse_cost_bound);
+    assert!(bound <= best.cost && best.cost <= paid, "seed {seed}: {bound} {} {paid} {p:#?}", best.cost);
+    counts.costs += 1;
+    counts.cheapest += u64::from(paid == bound);
+}
+
+#[test]
+fn placement_exactness_soak() {
+    let factor = number("NPUMEM_SOAK", 1);
+    let first = number("NPUMEM_PLACEMENT_SEED", 1_000);
+    let mut counts = Counts::default();
+    for seed in first..first + 2_000 * factor {
+        agree(seed, &mut counts);
+    }
+    println!("{counts:?} of {} seeds from {first}", 2_000 * factor);
+    let decided = counts.fits + counts.infeasible;
+    assert!(decided > 1_000 * factor && counts.infeasible * 3 >= decided, "{counts:?}");
+    assert!(counts.refused > 0 && counts.cheapest * 100 >= counts.costs * 95, "{counts:?}");
+}

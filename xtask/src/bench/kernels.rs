@@ -1,0 +1,133 @@
+//! Kernels as whole processes: `npumem check` on ten thousand statements, on every public sample and on our plans of
+//! them. `NPUMEM_PTOAS` names a checkout of the public repository; without it only the first is measured.
+
+use crate::shell::{cargo, run as shell_run};
+use npumem_testing::{files_under, workspace_root};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// What the check of ten thousand statements, and of one sample, may take.
+const MOST_MANY_MS: f64 = 200.0;
+const MOST_SAMPLE_MS: f64 = 100.0;
+const RUNS: usize = 7;
+
+/// Measures and returns the line to record.
+///
+/// # Errors
+/// When the program cannot be built or run.
+pub fn run() -> Result<Value, String> {
+    shell_run(cargo(&["build", "-q", "--release", "-p", "npumem"]))?;
+    let program = workspace_root().join("target/release/npumem");
+    let folder = workspace_root().join("target/bench-kernels");
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut rows = Vec::new();
+    for (name, text) in [("straight", straight()), ("loops", loops())] {
+        let path = folder.join(format!("{name}.npumem"));
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut times = Vec::new();
+        for _ in 0..RUNS {
+            let (code, ms) = timed(&program, &["check".into(), path.clone()])?;
+            if code != 0 {
+                return Err(format!("{}: exit code {code}", path.display()));
+            }
+            times.push(ms);
+        }
+        times.sort_by(f64::total_cmp);
+        let median = times[RUNS / 2];
+        println!("10,000 statements, {name:<8}  {median:>7.1} ms   (at most {MOST_MANY_MS} ms)");
+        rows.push(json!({"statements": 10_000, "shape": name, "wall_ms": median, "target_ms": MOST_MANY_MS, "met": median <= MOST_MANY_MS}));
+    }
+    let samples = match std::env::var_os("NPUMEM_PTOAS") {
+        Some(checkout) => samples(&program, Path::new(&checkout), &folder)?,
+        None => {
+            println!("the public samples are left out: NPUMEM_PTOAS is not set");
+            Value::Null
+        }
+    };
+    Ok(json!({"set": "kernels", "runs": RUNS, "figure": "median of whole processes", "rows": rows, "samples": samples}))
+}
+
+fn timed(program: &Path, arguments: &[PathBuf]) -> Result<(i32, f64), String> {
+    let started = Instant::now();
+    let status = Command::new(program)
+        .args(arguments)
+        .env_remove("GITHUB_ACTIONS")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    Ok((status.code().unwrap_or(-1), started.elapsed().as_secs_f64() * 1000.0))
+}
+
+/// Every sample checked, planned, and the plan of it checked.
+fn samples(program: &Path, checkout: &Path, folder: &Path) -> Result<Value, String> {
+    let files = files_under(checkout, ".pto");
+    // By exit code: sound, unsound, refused, undecided.
+    let (mut verdicts, mut plans) = ([0_u32; 4], [0_u32; 4]);
+    let (mut slowest, mut total, mut unfit) = (0.0_f64, 0.0, 0_u32);
+    let place = |code: i32| usize::try_from(code).ok().filter(|code| *code < 4).ok_or(format!("exit code {code}"));
+    for file in &files {
+        let (code, ms) = timed(program, &["check".into(), file.clone()])?;
+        verdicts[place(code)?] += 1;
+        slowest = slowest.max(ms);
+        total += ms;
+        let planned = folder.join("planned.pto");
+        let arguments = ["plan".into(), file.clone(), "-o".into(), planned.clone(), "--effort".into(), "fast".into()];
+        match timed(program, &arguments)? {
+            (0, _) => plans[place(timed(program, &["check".into(), planned])?.0)?] += 1,
+            _ => unfit += 1,
+        }
+    }
+    println!(
+        "{} samples: {} sound, {} unsound, {} undecided, {} refused; slowest {slowest:.1} ms (at most {MOST_SAMPLE_MS} ms), mean {:.1} ms",
+        files.len(),
+        verdicts[0],
+        verdicts[1],
+        verdicts[3],
+        verdicts[2],
+        total / files.len().max(1) as f64
+    );
+    println!(
+        "plans of ours: {} sound, {} unsound, {} undecided, {} refused; {unfit} files not planned (refused, no kernel, or too large)",
+        plans[0], plans[1], plans[3], plans[2]
+    );
+    Ok(json!({
+        "files": files.len(), "sound": verdicts[0], "unsound": verdicts[1], "undecided": verdicts[3], "refused": verdicts[2],
+        "slowest_ms": slowest, "target_ms": MOST_SAMPLE_MS, "met": slowest <= MOST_SAMPLE_MS,
+        "plans": {"sound": plans[0], "unsound": plans[1], "undecided": plans[3], "refused": plans[2], "not_planned": unfit},
+    }))
+}
+
+/// Ten thousand statements over as many tiles, in a row.
+fn straight() -> String {
+    let mut text = String::from("npumem-program 1\nprogram straight\n");
+    for index in 0..10_000 {
+        text.push_str(&format!("buffer t{index} in vec bytes 1024 align 32 at {} : u8\n", index % 24 * 1024));
+    }
+    text.push_str("steps\n");
+    for index in 0..10_000 {
+        let reads = if index == 0 { String::new() } else { format!(" reads t{}[0]:u8", index - 1) };
+        text.push_str(&format!("op @v vector{reads} writes t{index}[0]:u8\n"));
+    }
+    text
+}
+
+/// As many in a thousand loops of two slots, with flags both ways.
+fn loops() -> String {
+    let mut head = String::from("npumem-program 1\nprogram loops\n");
+    let mut steps = String::from("steps\nset-flag v mte2 0\nset-flag v mte2 1\n");
+    for index in 0..1000 {
+        head.push_str(&format!("scalar i{index} = counter\nscalar e{index} = rem(i{index}, 2)\n"));
+        head.push_str(&format!("buffer x{index} in vec bytes 256 slots 2 align 32 at 0 : u8\n"));
+        steps.push_str(&format!(
+            "for i{index} = 0 to 100 step 1\nwait-flag v mte2 e{index}\nload @mte2 vector writes x{index}{{i{index}}}[0]:u8\n\
+             set-flag mte2 v e{index}\nwait-flag mte2 v e{index}\n\
+             use @v vector reads x{index}{{i{index}}}[0]:u8\nuse @v vector reads x{index}{{i{index}}}[0]:u8\nset-flag v mte2 e{index}\nend\n"
+        ));
+    }
+    // Tokens have one name whatever the buffer: counters first, then the buffers that name them.
+    let (scalars, buffers): (Vec<&str>, Vec<&str>) = head.lines().skip(2).partition(|line| line.starts_with("scalar"));
+    format!("npumem-program 1\nprogram loops\n{}\n{}\n{steps}", scalars.join("\n"), buffers.join("\n"))
+}
