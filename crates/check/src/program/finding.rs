@@ -672,7 +672,7 @@ impl Finding {
                 format!("{}: the order of the engines cannot be told: {why}", statement(program, *step))
             }
             Kind::Budget { step } => format!(
-                "not every turn of the loop at statement {step} was looked at: its addresses follow the counter; raise the budget"
+                "not every turn of the loop at statement {step} was looked at: its addresses follow the counter. Give its bounds with --dim, or fewer turns"
             ),
         }
     }

@@ -49,7 +49,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { plan_is_separate: false, budget: 2_000_000 }
+        Options { plan_is_separate: false, budget: 600_000 }
     }
 }
 

@@ -43,6 +43,8 @@ const MAX_PATHS: usize = 48;
 const MAX_MULTIPLES: usize = 8;
 /// Turns of a loop without a known bound whose turns never provably repeat.
 const MAX_OPEN_TURNS: usize = 64;
+/// Work of one check: statements, and what is compared of states.
+const MAX_WORK: u64 = 600_000;
 /// States that are kept of a loop to compare with.
 const MAX_HISTORY: usize = 64;
 
@@ -71,7 +73,7 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
         tests: Tests::new(program),
         shared_sources: mutual(program),
         loops: 0,
-        budget: options.budget,
+        budget: options.budget.min(MAX_WORK),
         findings,
     };
     walk.name_engines();
@@ -347,6 +349,8 @@ impl Walk<'_> {
                 after = self.distinct(after, end);
             }
             if let Some(period) = period {
+                let size: usize = heads.iter().map(|path| path.queues.size()).sum();
+                self.budget = self.budget.saturating_sub(size as u64 / 4);
                 history.push((now, self.marks(&heads)));
                 if history.len() > (period * MAX_MULTIPLES + 1).min(MAX_HISTORY.max(period + 1)) {
                     history.remove(0);
@@ -467,6 +471,11 @@ impl Walk<'_> {
         let on = path.queues.give(&self.engines, engine, work, (event, path.guessed), self.findings);
         if !on {
             path.queues.stuck(&self.engines, self.findings);
+        }
+        if path.queues.flooded {
+            let why = "an event is raised hundreds of times before anybody waits for it";
+            self.findings.push(Severity::Doubt, Kind::OrderUnknown { step: id, why: why.into() });
+            return false;
         }
         if self.budget == 0 {
             let why = "the work that a check may take ends here; split the kernel";

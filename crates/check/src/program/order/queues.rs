@@ -16,7 +16,9 @@ pub(super) type Runs = Rc<[(u64, u64)]>;
 
 /// Entries that may wait before one engine or core. Hardware queues are far shorter: whoever gives the flag behind so
 /// many is never reached.
-pub(super) const MAX_WAITING: usize = 4096;
+pub(super) const MAX_WAITING: usize = 512;
+/// Raises of one event that nobody has taken yet; hardware counts to fewer.
+pub(super) const MAX_RAISED: usize = 256;
 
 /// Bytes that a statement touches, as addresses of a space (or of a buffer that has none).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +93,8 @@ pub(super) struct Queues {
     /// Work that a core's scalar unit has not given out yet.
     held: Vec<VecDeque<Entry>>,
     waiting: usize,
+    /// An event was raised far more often than it was waited for.
+    pub flooded: bool,
 }
 
 /// What stays the same of the engines.
@@ -239,10 +243,17 @@ impl Queues {
             Work::Run(touches) => self.run(engine, touches, &entry, findings),
             Work::Raise(flag) => {
                 let row = self.rows[engine].clone();
-                self.raised.entry(*flag).or_default().push_back(row);
+                let raised = self.raised.entry(*flag).or_default();
+                raised.push_back(row);
+                self.flooded |= raised.len() > MAX_RAISED;
             }
             Work::Wait(flag) => match self.raised.get_mut(flag).and_then(VecDeque::pop_front) {
-                Some(row) => self.heard(engines, engine, &row),
+                Some(row) => {
+                    if self.raised.get(flag).is_some_and(VecDeque::is_empty) {
+                        self.raised.remove(flag);
+                    }
+                    self.heard(engines, engine, &row);
+                }
                 None => return Some(entry),
             },
             Work::Acquire(token, releases) => match self.tokens.get(token) {
@@ -262,7 +273,9 @@ impl Queues {
             }
             Work::Post(to, flag) => {
                 let row = self.rows[engine].clone();
-                self.posts.entry((*to, *flag)).or_default().push_back(row);
+                let posts = self.posts.entry((*to, *flag)).or_default();
+                posts.push_back(row);
+                self.flooded |= posts.len() > MAX_RAISED;
             }
             Work::Await(core, flag) => match self.posts.get_mut(&(*core, *flag)).and_then(VecDeque::pop_front) {
                 Some(row) => self.heard(engines, engine, &row),
@@ -401,7 +414,8 @@ impl Queues {
 
     /// Touches that are kept: what a comparison of shapes costs.
     pub fn size(&self) -> usize {
-        self.past.values().map(Vec::len).sum::<usize>() + self.waiting
+        let raised = self.raised.values().chain(self.posts.values()).map(VecDeque::len).sum::<usize>();
+        self.past.values().map(Vec::len).sum::<usize>() + self.waiting + raised + self.rows.len()
     }
 }
 

@@ -156,3 +156,16 @@ fn what_is_not_known_is_said() {
     let message = found.findings[0].message(&program(head, steps));
     assert!(message.contains("--dim"), "{message}");
 }
+
+/// Loops that never repeat, flags that nobody takes, waits that pile up: an answer comes soon, whatever it is.
+#[test]
+fn endless_work_ends_soon() {
+    let head = "scalar i = counter\nscalar j = counter\nbuffer x in ub bytes 64 at 0 : u8";
+    let nested = "for i = 0 to 1000000000 step 1\nfor j = 0 to i step 1\nset-flag mte2 v i\nwait-flag mte2 v i\nw @v writes x[0]:u8\nend\nend";
+    assert_eq!(words(&verdict(head, nested)), [(Severity::Doubt, "order-unknown")]);
+    let flood = "for i = 0 to 1000000000 step 1\nset-flag mte2 v 0\nw @v writes x[0]:u8\nend";
+    let found = verdict(head, flood);
+    assert!(words(&found).iter().all(|(severity, _)| *severity == Severity::Doubt), "{:?}", found.findings);
+    let pile = "for i = 0 to 1000000000 step 1\nwait-flag mte2 v 0\nw @v writes x[0]:u8\nend";
+    assert_eq!(words(&verdict(head, pile)), [(Severity::Fault, "deadlock")]);
+}
