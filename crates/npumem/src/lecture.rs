@@ -211,6 +211,14 @@ fn allocation(open: Open<'_>, open_memory: OpenMemory<'_>, iterations: u32) -> R
     let dynamic = open_memory(CAPACITY, MemoryOptions::default())?;
     let (ns, footprint, reserved) = through(&dynamic, &step, iterations, |index, turn| step.size(index, turn))?;
     rows.push(row("dynamic: every buffer from the pool", ns, told(footprint, reserved)));
+    let recorded = open_memory(CAPACITY, MemoryOptions::default())?;
+    recorded.record_to(Box::new(std::io::sink()))?;
+    let (with, _, _) = through(&recorded, &step, iterations, |index, turn| step.size(index, turn))?;
+    rows.push(row(
+        "dynamic, with every call recorded",
+        with,
+        format!("into a binary trace that is thrown away: {:.0} ns an event more", (with - ns).max(0.0)),
+    ));
     let (script, planned) = step.script(false)?;
     let hybrid = open_memory(CAPACITY, with_plan(script))?;
     let (ns, footprint, reserved) = through(&hybrid, &step, iterations, |index, turn| step.size(index, turn))?;

@@ -24,6 +24,7 @@ pub mod open;
 pub mod plan;
 pub mod probe;
 pub mod simulate;
+pub mod strategy;
 pub mod tile;
 
 pub use npumem_backend as backend;

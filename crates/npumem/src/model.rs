@@ -3,11 +3,11 @@
 use crate::plan::{PlanError, Planned, plan_problem};
 use npumem_import::onnx::Model;
 use npumem_ir::device::{Derived, EngineKind, FigureRow, Precision};
-use npumem_ir::problem::Goal;
+use npumem_ir::problem::{Goal, Sizing};
 use npumem_ir::units::grouped;
 use npumem_ir::{Bytes, Device, ElementType, SpaceId, Step};
 use npumem_planner::graph::problem::{ModelInput, StrategyCost};
-use npumem_planner::graph::{self, Bound, Dims, GraphError, Line, MainSpace, ModelOptions, Rates, Storage};
+use npumem_planner::graph::{self, Bound, Dims, GraphError, Line, MainSpace, ModelOptions, Rates, Storage, Strategy};
 use npumem_planner::placement::{Effort, PlacementOptions};
 use npumem_report::plan_report::{
     ActionBound, Extras, Figure, Held, Hierarchy, Note, Roofline, RooflineRow, StepName, StrategyRow, Total, Totals,
@@ -69,7 +69,8 @@ pub fn plan_model(
     let line = Line::new(&model.graph, &request.model.dims)?;
     let mut input = graph::problem::from_line(&model.graph.name, &line, &space, &request.model)?;
     input.problem.goals.clone_from(&request.goals);
-    let extras = extras(model, device, main, &line, &input, request);
+    let mut extras = extras(model, device, main, &line, &input, request);
+    replay_strategies(&mut extras.strategies, &line, &input, &space, request);
     let (static_end, load) = (input.static_end, graph::model::packed_bound(&input, &space, request.model.strategy));
     // The problem leaves the sizes of pooled buffers open; what bounds them is known here.
     let total = input.pooled.iter().map(|pooled| pooled.at_most).sum::<Option<Bytes>>();
@@ -258,11 +259,43 @@ fn strategy_row(cost: &StrategyCost, request: &ModelRequest) -> StrategyRow {
         planned: cost.planned_static.saturating_add(cost.planned_load.0),
         pool: cost.pool_at_most,
         allocator_calls: cost.calls_per_run,
+        pool_live: None,
+        pool_reserved: None,
         chosen: cost.strategy == request.model.strategy,
         note: cost.refused.clone().or_else(|| {
             let turns = cost.calls_per_turn;
             (turns > 0).then(|| format!("{turns} of the calls repeat with every turn of a loop"))
         }),
+    }
+}
+
+/// Adds what npumem's own pool would reserve: two runs replayed under each strategy that has something in a pool.
+fn replay_strategies(
+    rows: &mut [StrategyRow],
+    line: &Line<'_>,
+    input: &ModelInput,
+    space: &MainSpace,
+    request: &ModelRequest,
+) {
+    // The static problem alone knows the size of every buffer.
+    let sized = ModelOptions { strategy: Strategy::Static, ..request.model.clone() };
+    let made;
+    let problem = if request.model.strategy == Strategy::Static {
+        &input.problem
+    } else {
+        match graph::problem::from_line(&input.problem.name, line, space, &sized) {
+            Ok(input) => made = input,
+            Err(_) => return,
+        }
+        &made.problem
+    };
+    for row in rows {
+        let replayed = match Strategy::parse(&row.strategy) {
+            Some(Strategy::Dynamic) => crate::strategy::replay_pool(problem, |_| true),
+            Some(Strategy::Hybrid) => crate::strategy::replay_pool(problem, |buffer| buffer.sizing != Sizing::Fixed),
+            _ => None,
+        };
+        (row.pool_live, row.pool_reserved) = (replayed.map(|one| one.live), replayed.map(|one| one.reserved));
     }
 }
 

@@ -187,11 +187,35 @@ fn the_lecture_measures_its_five_points() {
     assert_eq!(keys, ["allocation", "leak", "product", "convolution", "overlap"]);
     let ratio = |section: usize, row: usize| sections[section]["rows"][row]["ratio"].as_f64().unwrap();
     // A call of the system is dearer than any pool's.
-    assert!((1..4).all(|row| ratio(0, row) > 2.0), "{}", sections[0]);
+    assert!((1..5).all(|row| ratio(0, row) > 2.0), "{}", sections[0]);
     let leak = &sections[1]["rows"][1];
     assert_eq!(leak["value"], 98_304.0, "{leak}");
     assert!(leak["what"].as_str().unwrap().contains("append to cache in decode"), "{leak}");
     let notes = |section: usize| sections[section]["notes"][0].as_str().unwrap();
     assert_eq!((notes(2), notes(3)), ("both give the same numbers", "both give the same numbers"));
     assert_eq!(notes(4), "results equal the reference");
+}
+
+#[test]
+fn strategies_say_what_the_pool_reserves_for_them() {
+    let decoder = model("example-decoder.onnx");
+    let bound = ["--dim", "batch=1", "--dim", "sequence=1..64", "--dim", "past=64"];
+    let output = npumem(&[&["plan", &decoder, "--json"], bound.as_slice()].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let of = |strategy: &str, key: &str| {
+        let rows = report["strategies"].as_array().unwrap();
+        rows.iter().find(|row| row["strategy"] == strategy).unwrap()[key].as_u64()
+    };
+    // The dynamic pool holds everything, the hybrid one only what depends on the range; a static plan has none.
+    let (all, some) = (of("dynamic", "pool_live").unwrap(), of("hybrid", "pool_live").unwrap());
+    assert!(all > some && some > 0, "{}", report["strategies"]);
+    for (strategy, live) in [("dynamic", all), ("hybrid", some)] {
+        let reserved = of(strategy, "pool_reserved").unwrap();
+        assert!(reserved >= live && reserved < live + (8 << 20) && reserved % (2 << 20) == 0, "{strategy}: {reserved}");
+        assert!(live <= of(strategy, "pool").unwrap(), "{}", report["strategies"]);
+    }
+    assert_eq!(of("static", "pool_reserved"), None);
+    let told = text(&npumem(&[&["plan", &decoder], bound.as_slice()].concat()).stdout);
+    assert!(told.contains("two runs replayed through npumem's pool reserve"), "{told}");
 }

@@ -5,6 +5,7 @@
 mod allocators;
 mod dram;
 mod kernels;
+mod lecture;
 mod placement;
 mod plan;
 mod shapes;
@@ -33,6 +34,8 @@ enum Set {
     Kernels,
     /// The main job as a whole process: time and memory
     Plan,
+    /// The lecture on real memory: allocation with and without recording, tiles, overlap
+    Lecture,
     /// Offsets: peak, bound and time on every stored problem, and on a million generated buffers
     Placement,
 }
@@ -48,6 +51,7 @@ pub fn run(options: &Options) -> Result<(), String> {
                 Set::Allocators => allocators::run()?,
                 Set::Dram => dram::run()?,
                 Set::Kernels => kernels::run()?,
+                Set::Lecture => lecture::run()?,
                 Set::Plan => plan::run()?,
                 Set::Placement => placement::run()?,
             };

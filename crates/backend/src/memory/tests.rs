@@ -86,6 +86,43 @@ fn leaks_are_grouped_by_who_allocated() {
     assert!(leaks[0].frames[0].file.ends_with("memory/tests.rs"));
 }
 
+#[inline(never)]
+fn make(memory: &Memory, bytes: u64) -> Buffer {
+    memory.allocate(HBM, Bytes(bytes)).unwrap()
+}
+
+#[inline(never)]
+fn first_owner(memory: &Memory) -> Buffer {
+    std::hint::black_box(make(memory, 1000))
+}
+
+#[inline(never)]
+fn second_owner(memory: &Memory) -> Buffer {
+    std::hint::black_box(make(memory, 500))
+}
+
+#[test]
+fn whole_stacks_tell_owners_apart_that_share_a_caller() {
+    for stacks in [false, true] {
+        let memory = memory(MemoryOptions { stacks, ..MemoryOptions::default() });
+        let _scope = memory.scope("load");
+        let kept = (first_owner(&memory), second_owner(&memory), first_owner(&memory));
+        let leaks = memory.leaks();
+        let found: Vec<_> = leaks.iter().map(|leak| (leak.bytes.get(), leak.count)).collect();
+        if !stacks {
+            assert_eq!(found, [(2500, 3)]);
+            continue;
+        }
+        assert_eq!(found, [(2000, 2), (500, 1)], "{leaks:?}");
+        let names: Vec<&str> = leaks[1].frames.iter().map(|frame| frame.function.as_str()).collect();
+        assert!(names[0].ends_with("make") && names[1].ends_with("second_owner"), "{names:?}");
+        assert_eq!(names.last(), Some(&"load"));
+        assert!(leaks[1].frames[1].file.ends_with("memory/tests.rs") && leaks[1].frames[1].line > 0);
+        drop(kept);
+        assert!(memory.leaks().is_empty());
+    }
+}
+
 #[test]
 fn a_leaking_loop_is_found_and_named() {
     let memory = memory(MemoryOptions::default());

@@ -89,6 +89,9 @@ pub struct Damage {
     pub past_end: u64,
 }
 
+/// File, line and column of a caller, and the scope.
+type Key = (&'static str, u32, u32, u32);
+
 /// All of it; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Tracking {
@@ -100,7 +103,9 @@ pub(super) struct Tracking {
     live: BTreeMap<(SpaceId, Handle), Record>,
     sites: Vec<Site>,
     /// Caller and scope to site, to find it only.
-    known: HashMap<(&'static str, u32, u32, u32), u32>,
+    known: HashMap<Key, u32>,
+    /// The same with stacks, to find it only.
+    known_stacks: HashMap<Vec<Frame>, HashMap<Key, u32>>,
     scopes: Vec<u32>,
     scope_names: Vec<(u32, String)>,
 }
@@ -125,12 +130,22 @@ impl Tracking {
         self.scopes.pop();
     }
 
-    pub(super) fn site(&mut self, caller: &'static Location<'static>) -> u32 {
+    /// The site of an allocation: its caller, its stack where one was taken, and the scopes that are open.
+    pub(super) fn site(&mut self, caller: &'static Location<'static>, stack: Vec<Frame>) -> u32 {
         let key = (caller.file(), caller.line(), caller.column(), self.scope());
-        if let Some(site) = self.known.get(&key) {
+        let known = if stack.is_empty() {
+            self.known.get(&key)
+        } else {
+            self.known_stacks.get(&stack).and_then(|sites| sites.get(&key))
+        };
+        if let Some(site) = known {
             return *site;
         }
-        let mut frames = vec![Frame { function: String::new(), file: caller.file().to_owned(), line: caller.line() }];
+        let mut frames = if stack.is_empty() {
+            vec![Frame { function: String::new(), file: caller.file().to_owned(), line: caller.line() }]
+        } else {
+            stack.clone()
+        };
         let mut scope = self.scope();
         while scope > 0 {
             let (parent, name) = &self.scope_names[scope as usize - 1];
@@ -139,7 +154,11 @@ impl Tracking {
         }
         let site = self.sites.len() as u32;
         self.sites.push(Site { frames, ..Site::default() });
-        self.known.insert(key, site);
+        if stack.is_empty() {
+            self.known.insert(key, site);
+        } else {
+            self.known_stacks.entry(stack).or_default().insert(key, site);
+        }
         site
     }
 

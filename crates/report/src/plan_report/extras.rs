@@ -90,6 +90,12 @@ pub struct StrategyRow {
     pub pool: Option<Bytes>,
     /// How often the run-time allocator is called in one run (an allocation and its free are two).
     pub allocator_calls: u64,
+    /// The most that two replayed runs had live in npumem's own pool; only where the pool serves something of known size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool_live: Option<Bytes>,
+    /// The most that the pool reserved for it, in whole pages of 2 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool_reserved: Option<Bytes>,
     /// Whether this report's plan follows it.
     #[serde(default)]
     pub chosen: bool,

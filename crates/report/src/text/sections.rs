@@ -345,6 +345,14 @@ impl Page<'_> {
         }
         self.table(&table);
         for strategy in &self.report.strategies {
+            if let (Some(live), Some(reserved)) = (strategy.pool_live, strategy.pool_reserved) {
+                let over = if live.get() == 0 { 1.0 } else { reserved.get() as f64 / live.get() as f64 };
+                let told = format!(
+                    "{}: two runs replayed through npumem's pool reserve {reserved} for {live} live, {over:.3} times as much",
+                    strategy.strategy
+                );
+                self.paragraph(Ink::Dim, "", &told, 2);
+            }
             if let Some(note) = &strategy.note {
                 self.paragraph(Ink::Dim, "", &format!("{}: {note}", strategy.strategy), 2);
             }
