@@ -145,7 +145,8 @@ fn a_probe_writes_a_device_that_plan_and_devices_take() {
 
 #[test]
 fn a_probe_refuses_what_it_cannot_measure() {
-    let cases: [(&[&str], &str); 3] = [
+    let cases: [(&[&str], &str); 4] = [
+        (&["probe", "--name", "a/b"], "from 1 to 64 letters"),
         (&["probe", "--largest", "64 KiB"], "too small"),
         (&["probe", "--largest", "4 TiB"], "at most half of the free memory"),
         (&["probe", "--quick", "-o", "/nowhere/at/all.toml"], "there is no folder"),

@@ -204,6 +204,14 @@ fn convolution(input: &[f32], weights: &[f32], to: &mut [f32], shape: &Convoluti
     let [window_high, window_wide] = shape.window.map(size);
     let (inner, per_group) = (channels / size(shape.groups), out_channels / size(shape.groups));
     let (step, padding) = (size(shape.strides[1]), size(shape.padding[1]));
+    let pointwise = shape.window == [1, 1] && shape.strides == [1, 1] && shape.padding == [0, 0] && shape.groups == 1;
+    if pointwise && shape.input[1..] == shape.output[1..] {
+        // A product of the weights with each image, whose pixels are its columns.
+        for (image, out) in input.chunks(channels * high * wide).zip(to.chunks_mut(out_channels * high * wide)) {
+            matmul(weights, image, out, [out_channels, high * wide, channels], folded);
+        }
+        return;
+    }
     to.fill(0.0);
     for (line, sums) in to.chunks_mut(out_wide).enumerate() {
         let (y, plane) = (line % out_high, line / out_high);

@@ -10,6 +10,10 @@ use npumem::probe::{Subject, device, to_json, to_text};
 /// Runs it.
 pub fn run(args: &ProbeArgs) -> Outcome {
     output::check_writable(args.output.as_deref())?;
+    let may_be = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if let Some(name) = args.name.as_ref().filter(|name| !(1..=64).contains(&name.len()) || !name.bytes().all(may_be)) {
+        return Err(format!("--name {name}: from 1 to 64 letters, digits, `-` and `_`"));
+    }
     let lanes = std::thread::available_parallelism().map_or(1, |count| count.get() as u32).min(64);
     let free = real::free_memory().unwrap_or(Bytes(1 << 30));
     let wanted = match &args.largest {
