@@ -57,6 +57,12 @@ pub fn run() -> Result<Value, String> {
         heading("minimalloc, smallest peak");
         line.insert("minimalloc_peak".to_owned(), csv_set(&folder.join("minimalloc"), None, Effort::Normal)?);
     }
+    if wanted("fast") {
+        line.insert("fast".to_owned(), fast_set(&folder.join("minimalloc"))?);
+    }
+    if wanted("threads") {
+        line.insert("threads".to_owned(), threads_set(&folder.join("minimalloc"))?);
+    }
     for name in ["large", "iopddl"] {
         if wanted(name) {
             heading(name);
@@ -141,16 +147,67 @@ fn one(name: &str, problem: &Problem, effort: Effort) -> Result<Value, String> {
     }))
 }
 
+/// `fast` on problems of about 500 buffers: the mean of many calls each, for a call is shorter than the clock's tick.
+fn fast_set(folder: &Path) -> Result<Value, String> {
+    const CALLS: u32 = 200;
+    println!("\nfast, {CALLS} calls each");
+    let mut problems: Vec<Problem> = shapes::ALL.iter().map(|(_, shape)| shape(500)).collect();
+    problems.push(csv_problem(&folder.join("K.1048576.csv"), None)?);
+    let mut rows = Vec::new();
+    let clock = cpu_clock();
+    for problem in problems {
+        let begun = clock();
+        for _ in 0..CALLS {
+            place(&problem, &PlacementOptions::fast(), None).map_err(|e| format!("{}: {e}", problem.name))?;
+        }
+        let ms = (clock() - begun) as f64 / 1e6 / f64::from(CALLS);
+        println!("{:<18} {:>8} {ms:>10.3} ms a call", problem.name, problem.buffers.len());
+        rows.push(
+            json!({"problem": problem.name, "buffers": problem.buffers.len(), "cpu_ms": (ms * 1e3).round() / 1e3}),
+        );
+    }
+    Ok(Value::Array(rows))
+}
+
+/// The same search on one thread and on two: the same answer, and how much sooner.
+fn threads_set(folder: &Path) -> Result<Value, String> {
+    println!("\none thread and two, 500 million units of work");
+    let mut rows = Vec::new();
+    for name in ["D.1048576", "J.1048576"] {
+        let problem = csv_problem(&folder.join(format!("{name}.csv")), None)?;
+        let timed = |threads: usize| {
+            let options = PlacementOptions { threads, budget: Some(500_000_000), ..PlacementOptions::default() };
+            let begun = Instant::now();
+            place(&problem, &options, None)
+                .map(|p| (p, begun.elapsed().as_secs_f64()))
+                .map_err(|e| format!("{name}: {e}"))
+        };
+        let ((one, slow), (two, quick)) = (timed(1)?, timed(2)?);
+        if one != two {
+            return Err(format!("{name}: two threads gave another answer than one"));
+        }
+        println!("{name:<18} {slow:>8.2} s and {quick:.2} s of wall time: {:.2} times as long", quick / slow);
+        rows.push(json!({"problem": name, "one_s": slow, "two_s": quick, "ratio": quick / slow}));
+    }
+    Ok(Value::Array(rows))
+}
+
+fn csv_problem(path: &Path, capacity: Option<u64>) -> Result<Problem, String> {
+    let name = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default().to_owned();
+    let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut problem =
+        npumem_import::minimalloc::read(&bytes, &name).map_err(|e| format!("{name}: {e}"))?.into_problem();
+    problem.spaces = vec![Space { capacity: capacity.map(Bytes), ..Space::unbounded("memory") }];
+    problem.goals = vec![if capacity.is_some() { Goal::Fit } else { Goal::Peak }];
+    Ok(problem)
+}
+
 fn csv_set(folder: &Path, capacity: Option<u64>, effort: Effort) -> Result<Value, String> {
     let mut rows = Vec::new();
     let mut total = 0.0;
     for path in files_under(folder, ".csv") {
         let name = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default().to_owned();
-        let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let document = npumem_import::minimalloc::read(&bytes, &name).map_err(|e| format!("{name}: {e}"))?;
-        let mut problem = document.into_problem();
-        problem.spaces = vec![Space { capacity: capacity.map(Bytes), ..Space::unbounded("memory") }];
-        problem.goals = vec![if capacity.is_some() { Goal::Fit } else { Goal::Peak }];
+        let problem = csv_problem(&path, capacity)?;
         let row = one(&name, &problem, effort)?;
         total += row["cpu_ms"].as_f64().unwrap_or(0.0);
         rows.push(row);
