@@ -158,3 +158,20 @@ fn odd_calls() {
         assert_eq!(fast.submit(100, Transfer { runs, ..nobody }).unwrap_err(), error);
     }
 }
+
+/// What is absurdly large costs no memory and no time of its own.
+#[test]
+fn huge_transfers_and_parts() {
+    let runs = Runs { start: 3, bytes: 70, pitch: 0, count: 1 << 50 };
+    let mut memory = Detailed::new(&part("rorabgbachco")).unwrap();
+    let requester = memory.add_requester(Requester::in_order(64)).unwrap();
+    memory.submit(0, Transfer { requester, direction: Direction::Read, runs }).unwrap();
+    assert_eq!(memory.run_until(10_000), None);
+    assert!(memory.counts().total().reads > 1000);
+    let wide = Part { channels: 4096, ..part("rorabgbachco") };
+    let mut fast = Fast::new(&wide).unwrap();
+    let requester = fast.add_requester(Requester::in_order(u32::MAX)).unwrap();
+    fast.submit(0, Transfer { requester, direction: Direction::Read, runs: Runs::one(0, 1 << 36) }).unwrap();
+    let done = fast.run_until(u64::MAX).unwrap();
+    assert!(done.at as f64 >= (1u64 << 36) as f64 / wide.peak_bytes_per_clock(), "{}", done.at);
+}

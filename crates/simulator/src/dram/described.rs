@@ -295,6 +295,7 @@ mod tests {
             ("channel_width_bits", Dram { channel_width_bits: zero(), ..dram() }),
             ("banks", Dram { bank_groups: zero(), ..dram() }),
             ("burst_bytes", Dram { burst: Figure::sourced(Bytes(0), "test"), ..dram() }),
+            ("burst_bytes", Dram { burst: Figure::sourced(Bytes(1 << 40), "test"), ..dram() }),
             ("row_bytes", Dram { row: Figure::sourced(Bytes(100), "test"), ..dram() }),
         ];
         for (name, dram) in cases {

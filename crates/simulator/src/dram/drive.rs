@@ -156,7 +156,7 @@ pub fn drive(
                 left = 0;
                 break;
             };
-            next = cut(next, left * part.burst_bytes);
+            next = cut(next, left.saturating_mul(part.burst_bytes));
             left -= next.total_bytes().div_ceil(part.burst_bytes).min(left);
             memory.submit(memory.now(), Transfer { requester, direction, runs: next })?;
             open += 1;

@@ -378,9 +378,10 @@ fn sample(part: &Part, placer: &Placer, shape: Shape, limits: Requester) -> Resu
     let room = placer.end().min(1 << 40).saturating_sub(span).max(4096);
     let single = bursts(&runs, placer).max(1);
     let mut random = Pattern::Random { block: 4096 }.runs(room, 64, 1);
-    let interval = u64::from(part.timing.refi).min(8192);
-    let ahead = (part.peak_bytes_per_clock() / part.burst_bytes as f64 * interval as f64) as u64
-        + u64::from(limits.outstanding);
+    // A memory of very many channels is looked at for a shorter while: a million bursts lie ready at most.
+    let peak = (part.peak_bytes_per_clock() / part.burst_bytes as f64).ceil().max(1.0) as u64;
+    let interval = u64::from(part.timing.refi).min(8192).min((1 << 20) / peak).max(64);
+    let ahead = peak * interval + u64::from(limits.outstanding).min(1 << 20);
     // At irregular starts chance decides which channels and banks work: many bursts are needed for the mean.
     let wanted = if shape.step.is_none() && runs.count > 1 { (single * IRREGULAR).clamp(LEAST, MOST) } else { LEAST };
     let (mut submitted, mut first) = (0, 0);

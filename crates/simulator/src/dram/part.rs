@@ -216,8 +216,8 @@ impl Part {
         if !self.clock_hz.is_finite() || self.clock_hz <= 0.0 {
             return wrong("clock_hz", 0, "a positive number");
         }
-        if !self.burst_bytes.is_power_of_two() {
-            return wrong("burst_bytes", self.burst_bytes, "a power of two");
+        if !self.burst_bytes.is_power_of_two() || self.burst_bytes > 4096 {
+            return wrong("burst_bytes", self.burst_bytes, "a power of two, at most 4096");
         }
         if self.row_bytes < self.burst_bytes || !self.row_bytes.is_power_of_two() {
             return wrong("row_bytes", self.row_bytes, "a power of two, a burst at least");

@@ -77,7 +77,7 @@ impl Bank {
             first_read: None,
             first_write: None,
             writes: 0,
-            queue: Vec::with_capacity(depth),
+            queue: Vec::new(),
             depth,
         }
     }
