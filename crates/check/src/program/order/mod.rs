@@ -77,12 +77,14 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
         findings,
     };
     walk.name_engines();
+    // Flags alone are a piece of a kernel: who raises them may stand elsewhere.
+    let fragment = !program.steps.iter().any(|step| matches!(step, Step::Run(_)));
     let start = Path {
         values: Values::new(program),
         handles: vec![None; program.handles.len()],
         queues: Queues::new(&walk.engines),
         context: None,
-        guessed: false,
+        guessed: fragment,
     };
     for path in walk.block(0, program.steps.len(), vec![start]) {
         path.queues.stuck(&walk.engines, walk.findings);

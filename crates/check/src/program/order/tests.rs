@@ -148,6 +148,15 @@ fn flags_between_the_two_kinds_of_core() {
 }
 
 #[test]
+fn flags_alone_are_a_piece_of_a_kernel() {
+    let head = "buffer x in ub bytes 64 at 0 : u8";
+    let flags = "set-flag mte2 mte3 1\nwait-flag mte2 mte3 2";
+    assert_eq!(words(&verdict(head, flags)), [(Severity::Doubt, "deadlock")]);
+    let whole = format!("{flags}\nstore @mte3 reads x[0]:u8");
+    assert_eq!(words(&verdict(head, &whole)), [(Severity::Fault, "deadlock")]);
+}
+
+#[test]
 fn what_is_not_known_is_said() {
     let head = "scalar e = argument\nbuffer x in ub bytes 64 at 0 : u8";
     let steps = "load @mte2 writes x[0]:u8\nset-flag mte2 v e line 4\nwait-flag mte2 v e line 5\nuse @v reads x[0]:u8";
