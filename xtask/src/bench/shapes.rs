@@ -8,8 +8,14 @@ use npumem_testing::Random;
 type Shape = fn(u64) -> Problem;
 
 /// Every shape by name.
-pub const ALL: [(&str, Shape); 4] =
-    [("training", training), ("uniform", uniform), ("skewed", skewed), ("layers", layers)];
+pub const ALL: [(&str, Shape); 6] = [
+    ("training", training),
+    ("uniform", uniform),
+    ("skewed", skewed),
+    ("layers", layers),
+    ("nested", nested),
+    ("sliding", sliding),
+];
 
 fn problem(name: &str, buffers: Vec<(u64, u64, u64)>) -> Problem {
     let buffers = buffers
@@ -84,4 +90,32 @@ fn layers(count: u64) -> Problem {
         (base + at, base + at + life, size)
     });
     problem("layers", buffers.collect())
+}
+
+/// Powers of two, each live range inside another one or apart from it, as calls and scopes make them.
+fn nested(count: u64) -> Problem {
+    let mut random = Random(5);
+    let mut open: Vec<(u64, u64)> = Vec::new();
+    let mut buffers = Vec::new();
+    let mut step = 0;
+    while (buffers.len() as u64) < count {
+        let opens = open.len() < 4 || (open.len() < 200 && random.one_in(2));
+        if opens {
+            open.push((step, 4_096 << random.below(10)));
+        } else if let Some((start, size)) = open.pop() {
+            buffers.push((start, step + 1, size));
+        }
+        step += 1;
+    }
+    problem("nested", buffers)
+}
+
+/// A window that slides: most buffers are short, one in fifty lives up to a hundred times as long.
+fn sliding(count: u64) -> Problem {
+    let mut random = Random(6);
+    let buffers = (0..count).map(|k| {
+        let life = if random.one_in(50) { 2_000 + random.below(20_000) } else { 1 + random.below(200) };
+        (k, k + life, tensor_size(&mut random))
+    });
+    problem("sliding", buffers.collect())
 }

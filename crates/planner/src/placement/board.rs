@@ -5,7 +5,7 @@
 //! nanosecond for four rectangles, less than fetching and sorting a neighbour list, and it needs no
 //! list of pairs: memory stays linear in the number of rectangles.
 
-use super::instance::{Instance, Item};
+use super::instance::{Instance, Item, Rect};
 
 const BLOCK: usize = 512;
 
@@ -80,14 +80,9 @@ impl<'a> Board<'a> {
         self.instance
     }
 
-    /// Takes everything off again.
-    pub fn clear(&mut self) {
-        self.blocks.clear();
-        self.peak = 0;
-        while let Some(i) = self.put.pop() {
-            self.offsets[i as usize] = UNPLACED;
-        }
-        self.reserve();
+    /// Number of rectangles that stand.
+    pub fn len(&self) -> usize {
+        self.blocks.iter().map(|b| b.low.len()).sum()
     }
 
     pub fn offsets(&self) -> &[i64] {
@@ -107,6 +102,40 @@ impl<'a> Board<'a> {
         for r in &item.rects {
             let low = offset + r.delta;
             self.insert((low, low + r.size), (r.start, r.end), index as u32, r.buffer);
+        }
+    }
+
+    /// Takes a placed item off again.
+    pub fn remove(&mut self, index: usize) {
+        let item = &self.instance.items[index];
+        for r in &item.rects {
+            let low = self.offsets[index] + r.delta;
+            // Rectangles of equal offset may stand in several blocks.
+            let mut at = self.blocks.partition_point(|b| b.low.first().is_some_and(|&l| l < low)).saturating_sub(1);
+            while at < self.blocks.len() && !self.blocks[at].remove(low, index as u32, r) {
+                at += 1;
+            }
+            if self.blocks.get(at).is_some_and(|b| b.low.is_empty()) {
+                self.blocks.remove(at);
+            }
+        }
+        self.offsets[index] = UNPLACED;
+    }
+
+    /// Rectangles that are live together with the item, by offset; without an owner where `moves` says no.
+    pub fn overlapping(&mut self, item: &Item, out: &mut Vec<(i64, i64, Option<u32>)>, moves: &dyn Fn(u32) -> bool) {
+        out.clear();
+        for block in &self.blocks {
+            if block.last <= item.start || item.end <= block.first {
+                continue;
+            }
+            self.work += block.low.len() as u64;
+            for k in 0..block.low.len() {
+                if block.start[k] < item.end && item.start < block.end[k] {
+                    let owner = block.owner[k];
+                    out.push((block.low[k], block.high[k], (owner != RESERVED && moves(owner)).then_some(owner)));
+                }
+            }
         }
     }
 
@@ -289,6 +318,22 @@ impl Block {
         self.first = self.first.min(start);
         self.last = self.last.max(end);
         self.highest = self.highest.max(high);
+    }
+
+    /// Removes one rectangle; false when it is not here.
+    fn remove(&mut self, low: i64, owner: u32, rect: &Rect) -> bool {
+        let from = self.low.partition_point(|&l| l < low);
+        let found = (from..self.low.len())
+            .take_while(|&k| self.low[k] == low)
+            .find(|&k| self.owner[k] == owner && self.start[k] == rect.start && self.buffer[k] == rect.buffer);
+        let Some(k) = found else { return false };
+        self.low.remove(k);
+        self.high.remove(k);
+        self.start.remove(k);
+        self.end.remove(k);
+        self.owner.remove(k);
+        self.buffer.remove(k);
+        true
     }
 
     fn split(&mut self) -> Block {

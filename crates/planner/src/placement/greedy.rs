@@ -68,6 +68,11 @@ impl Keys {
         Keys { urgency: urgency(instance), conflicts: conflicts(instance) }
     }
 
+    /// Keys of a part of a problem whose loads are known from the whole; nothing is counted as a conflict.
+    pub fn of_urgency(urgency: Vec<i64>) -> Keys {
+        Keys { conflicts: vec![0; urgency.len()], urgency }
+    }
+
     /// Largest load that each item meets.
     pub fn urgency(&self) -> &[i64] {
         &self.urgency

@@ -8,6 +8,7 @@ mod board;
 mod bounds;
 mod counters;
 mod disjunction;
+mod eject;
 mod explain;
 mod feasible;
 mod greedy;

@@ -62,7 +62,11 @@ pub(crate) fn solve(
     if searching && options.switches.local && instance.items.len() < windows::FEWEST {
         squeeze(instance, &keys, target, options, meter, &mut out);
     }
-    if searching && options.switches.local && instance.items.len() > LOCAL_ITEMS && out.peak > target {
+    if searching
+        && options.switches.local
+        && (LOCAL_ITEMS + 1..windows::FEWEST).contains(&instance.items.len())
+        && out.peak > target
+    {
         // Before the exact search, which would spend the whole budget at the first ceiling that it cannot decide.
         squeeze_large(instance, &keys, found.winner, target, meter, &mut out);
     }
@@ -159,13 +163,14 @@ fn squeeze_large(
 fn tiered(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter, out: &mut SpaceOutcome) {
     let before = meter.spent();
     let limit = meter.left().min(1_500_000_000);
+    let largest = keys.urgency().iter().copied().max().unwrap_or(0);
     let (mut low, mut ceiling) = (target, target);
     while low < out.peak {
         let share = (limit - (meter.spent() - before).min(limit)).min(2 * limit / 3);
         if share == 0 || meter.is_interrupted() {
             break;
         }
-        match tiers::place(instance, keys, ceiling, share, meter) {
+        match tiers::place(instance, keys, (tiers::COARSE, largest), ceiling, share, meter) {
             Some(offsets) => take(instance, offsets, "tiers", out),
             None => low = ceiling + 1,
         }

@@ -16,11 +16,15 @@
 
 use super::board::{Board, Fit};
 use super::counters::Meter;
+use super::eject;
 use super::greedy::{Keys, Order};
 use super::instance::Instance;
 
-/// Lowest share of the largest load that a buffer of the tier meets, in percent.
-const SHARES: [i64; 8] = [95, 90, 80, 70, 60, 50, 40, 0];
+/// Lowest share of the largest load that a buffer of the tier meets, in thousandths.
+pub(crate) const COARSE: &[i64] = &[950, 900, 800, 700, 600, 500, 400, 0];
+
+/// The same where the load is high nearly everywhere.
+pub(crate) const FINE: &[i64] = &[985, 970, 950, 925, 900, 850, 800, 700, 600, 400, 0];
 
 /// Orders that are tried in each tier, those that win most often first.
 const ORDERS: [Order; 15] = [
@@ -47,6 +51,12 @@ const ROUNDS: u32 = 24;
 /// Tiers that are tried in all, counting each return to a higher one.
 const MOST_TRIES: u32 = 64;
 
+/// Most left-over items that are mended.
+const MOST_LEFT: usize = 200;
+
+/// Most work of mending one tier.
+const MEND_WORK: u64 = 100_000_000;
+
 /// Counted work of an item besides the look-up: sorting, copying.
 const PER_ITEM: u64 = 64;
 
@@ -72,6 +82,8 @@ struct Limits {
     ceiling: i64,
     /// The meter's count at which to stop.
     stop_at: u64,
+    /// The ceiling is so far above the largest load that moving things about may help.
+    has_room: bool,
 }
 
 impl Limits {
@@ -81,14 +93,24 @@ impl Limits {
 }
 
 /// Places everything below `ceiling` within about `limit` counted work, or says that it found no way.
-pub(crate) fn place(instance: &Instance, keys: &Keys, ceiling: i64, limit: u64, meter: &mut Meter) -> Option<Vec<i64>> {
-    let limits = Limits { ceiling, stop_at: meter.spent().saturating_add(limit) };
-    let mut tier = tiers(instance, keys);
+///
+/// `shares` are the tiers, and `largest` is the load that they refer to.
+pub(crate) fn place(
+    instance: &Instance,
+    keys: &Keys,
+    (shares, largest): (&[i64], i64),
+    ceiling: i64,
+    limit: u64,
+    meter: &mut Meter,
+) -> Option<Vec<i64>> {
+    let has_room = i128::from(ceiling) * 512 > i128::from(largest) * 513;
+    let limits = Limits { ceiling, stop_at: meter.spent().saturating_add(limit), has_room };
+    let mut tier = tiers(instance, keys, shares, largest);
     // `done[k]` holds everything above tier k.
-    let mut done = vec![Board::new(instance)];
+    let mut done = vec![pinned(instance, ceiling, meter)?];
     for _ in 0..MOST_TRIES {
         let level = done.len() - 1;
-        if level == SHARES.len() {
+        if level == shares.len() {
             return done.pop().map(Board::into_offsets);
         }
         if limits.are_reached(meter) {
@@ -117,20 +139,33 @@ pub(crate) fn place(instance: &Instance, keys: &Keys, ceiling: i64, limit: u64, 
     None
 }
 
-/// The tier of each item; pinned ones belong to the top.
-fn tiers(instance: &Instance, keys: &Keys) -> Vec<u8> {
-    let largest = i128::from(keys.urgency().iter().copied().max().unwrap_or(0));
+/// The pinned items, which come before every tier.
+fn pinned<'a>(instance: &'a Instance, ceiling: i64, meter: &mut Meter) -> Option<Board<'a>> {
+    let mut board = Board::new(instance);
+    for (index, item) in instance.items.iter().enumerate() {
+        if item.pin.is_some() {
+            let at = board.find(index, Fit::First, ceiling)?;
+            board.put(index, at);
+        }
+    }
+    meter.spend(std::mem::take(&mut board.work));
+    Some(board)
+}
+
+/// The tier of each item; pinned ones belong to none.
+fn tiers(instance: &Instance, keys: &Keys, shares: &[i64], largest: i64) -> Vec<u8> {
+    let largest = i128::from(largest);
     let of = |urgency: i64| {
-        let meets = |share: &i64| 100 * i128::from(urgency) >= i128::from(*share) * largest;
-        SHARES.iter().position(meets).unwrap_or(SHARES.len() - 1) as u8
+        let meets = |share: &i64| 1000 * i128::from(urgency) >= i128::from(*share) * largest;
+        shares.iter().position(meets).unwrap_or(shares.len() - 1) as u8
     };
-    instance.items.iter().zip(keys.urgency()).map(|(i, &u)| if i.pin.is_some() { 0 } else { of(u) }).collect()
+    instance.items.iter().zip(keys.urgency()).map(|(i, &u)| if i.pin.is_some() { u8::MAX } else { of(u) }).collect()
 }
 
 /// One pass over a tier on top of what is placed; ends early when more than `most` are left over.
 fn pass<'a>(base: &Board<'a>, order: &[u32], fit: Fit, most: usize, limits: &Limits, meter: &mut Meter) -> Pass<'a> {
     let mut board = base.clone();
-    board.work = PER_ITEM * order.len() as u64;
+    board.work = PER_ITEM * order.len() as u64 + 8 * board.len() as u64;
     let (mut left, mut bytes) = (Vec::new(), 0);
     for (count, &i) in order.iter().enumerate() {
         match board.find(i as usize, fit, limits.ceiling) {
@@ -156,7 +191,7 @@ fn try_orders<'a>(
     limits: &Limits,
     meter: &mut Meter,
 ) -> Result<Board<'a>, Vec<u32>> {
-    let mut best: Option<(usize, Vec<u32>)> = None;
+    let mut best: Option<(usize, Pass)> = None;
     for order in ORDERS {
         let sorted = keys.sorted_among(base.instance(), order, items);
         for fit in [Fit::First, Fit::Best] {
@@ -169,14 +204,16 @@ fn try_orders<'a>(
                 return Ok(pass.board);
             }
             if pass.left.len() <= most {
-                best = Some((pass.left.len(), pass.left));
+                best = Some((pass.left.len(), pass));
             }
             if limits.are_reached(meter) {
                 return Err(Vec::new());
             }
         }
     }
-    Err(best.map_or_else(Vec::new, |b| b.1))
+    let Some((_, best)) = best else { return Err(Vec::new()) };
+    let left = best.left.clone();
+    mend(best, limits, meter).ok_or(left)
 }
 
 /// The top tier: rounds in which each order learns, the more hopeless half dropping out now and then.
@@ -195,6 +232,7 @@ fn learn<'a>(
         }
     }
     let most = 64.max(items.len() / 50);
+    let mut best: Option<Pass> = None;
     for round in 0..ROUNDS {
         let mut fresh = Vec::new();
         for trial in &mut trials {
@@ -208,12 +246,16 @@ fn learn<'a>(
             if limits.are_reached(meter) {
                 return Err(Vec::new());
             }
-            trial.fewest = trial.fewest.min((pass.left.len(), pass.bytes));
+            let fewest = (pass.left.len(), pass.bytes);
+            trial.fewest = trial.fewest.min(fewest);
             if round == 0 {
                 let order = forward(&trial.order, &pass.left, base.instance(), true);
                 fresh.push(Trial { order, halfway: true, ..*trial });
             }
             trial.order = forward(&trial.order, &pass.left, base.instance(), trial.halfway);
+            if best.as_ref().is_none_or(|b| fewest < (b.left.len(), b.bytes)) {
+                best = Some(pass);
+            }
         }
         trials.append(&mut fresh);
         if matches!(round, 0 | 1 | 3 | 6 | 10) {
@@ -221,8 +263,23 @@ fn learn<'a>(
             let keep = if round == 0 { 24 } else { (trials.len() / 2).max(4) };
             trials.truncate(keep);
         }
+        if matches!(round, 0 | 3 | 23)
+            && let Some(pass) = best.take()
+            && let Some(board) = mend(pass, limits, meter)
+        {
+            return Ok(board);
+        }
     }
     Err(Vec::new())
+}
+
+/// Puts what a pass left over in the place of others, which find another one.
+fn mend<'a>(pass: Pass<'a>, limits: &Limits, meter: &mut Meter) -> Option<Board<'a>> {
+    if pass.left.len() > MOST_LEFT || !limits.has_room {
+        return None;
+    }
+    let limit = (limits.stop_at.saturating_sub(meter.spent()) / 4).min(MEND_WORK);
+    eject::repair(pass.board, &pass.left, limits.ceiling, limit, meter)
 }
 
 /// Moves the left-over items forward: to the front, or half the way.
@@ -235,8 +292,7 @@ fn forward(order: &[u32], left: &[u32], instance: &Instance, halfway: bool) -> V
     }
     for (position, &i) in order.iter().enumerate() {
         let k = rank[i as usize];
-        let pinned = instance.items[i as usize].pin.is_some();
-        let to = if k == usize::MAX || pinned {
+        let to = if k == usize::MAX {
             2 * position + 2
         } else if halfway {
             2 * (position / 2) + 1
@@ -246,9 +302,7 @@ fn forward(order: &[u32], left: &[u32], instance: &Instance, halfway: bool) -> V
         place.push((to, k, i));
     }
     place.sort_unstable();
-    let mut moved: Vec<u32> = place.into_iter().map(|p| p.2).collect();
-    moved.sort_by_key(|&i| instance.items[i as usize].pin.is_none());
-    moved
+    place.into_iter().map(|p| p.2).collect()
 }
 
 #[cfg(test)]
@@ -282,6 +336,10 @@ mod tests {
         raw
     }
 
+    fn largest(keys: &Keys) -> i64 {
+        keys.urgency().iter().copied().max().unwrap_or(0)
+    }
+
     #[test]
     fn what_it_places_is_sound_and_below_the_ceiling() {
         let mut random = Random(11);
@@ -291,7 +349,9 @@ mod tests {
             let bound = lower_bound(&instance).value;
             let ceiling = bound + bound * random.below(20) as i64 / 100;
             let keys = Keys::new(&instance);
-            let Some(offsets) = place(&instance, &keys, ceiling, 5_000_000, &mut Meter::new(u64::MAX, None)) else {
+            let Some(offsets) =
+                place(&instance, &keys, (COARSE, largest(&keys)), ceiling, 5_000_000, &mut Meter::new(u64::MAX, None))
+            else {
                 continue;
             };
             placed += 1;
@@ -321,7 +381,14 @@ mod tests {
         };
         let instance = Instance::new(&raw).unwrap();
         let keys = Keys::new(&instance);
-        let offsets = place(&instance, &keys, lower_bound(&instance).value, 1_000_000, &mut Meter::new(u64::MAX, None));
+        let offsets = place(
+            &instance,
+            &keys,
+            (COARSE, largest(&keys)),
+            lower_bound(&instance).value,
+            1_000_000,
+            &mut Meter::new(u64::MAX, None),
+        );
         assert!(offsets.is_some_and(|o| instance.peak(&o) == lower_bound(&instance).value));
     }
 
@@ -350,9 +417,22 @@ mod tests {
         let instance = Instance::new(&raw(&mut Random(5))).unwrap();
         let keys = Keys::new(&instance);
         let mut meter = Meter::new(u64::MAX, None);
-        assert_eq!(place(&instance, &keys, lower_bound(&instance).value - 1, 100_000, &mut meter), None);
+        assert_eq!(
+            place(&instance, &keys, (COARSE, largest(&keys)), lower_bound(&instance).value - 1, 100_000, &mut meter),
+            None
+        );
         assert!(meter.spent() < 200_000, "{}", meter.spent());
         let flag = std::sync::atomic::AtomicBool::new(true);
-        assert_eq!(place(&instance, &keys, i64::MAX / 4, 100_000, &mut Meter::new(u64::MAX, Some(&flag))), None);
+        assert_eq!(
+            place(
+                &instance,
+                &keys,
+                (COARSE, largest(&keys)),
+                i64::MAX / 4,
+                100_000,
+                &mut Meter::new(u64::MAX, Some(&flag))
+            ),
+            None
+        );
     }
 }

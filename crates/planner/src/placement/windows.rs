@@ -1,76 +1,240 @@
 //! Very large problems: near-linear by windows of time.
 //!
 //! ```text
-//!   |-- long: lives across a boundary, placed first, all together --|
-//!   |  short  |  short  |  short  |  short  |     each window alone, around the long ones
+//!   |-- long: lives across two boundaries or more, placed first, all together --|
+//!   |  3rd  |  1st  |  2nd  |  4th  |     windows, those with the highest load first
 //! ```
-//! Those that live where the load is largest are placed first as well: the peak is decided there.
 //! A scan over everything placed costs the square of the number of items. Boundaries are put where few
-//! items are live; those that cross one are placed on one board, and each window then sees only the long
-//! ones that reach into it and its own. Windows are independent, so each takes its own best order.
+//! items are live. A window takes all items that are live in it and not placed yet, and packs them by
+//! tiers around what is placed: long items, and those of its neighbours that cross the boundary. The hottest
+//! window goes first and finds out how far above the bound the ceiling must be; the others, which have
+//! more room, keep below the same ceiling.
 
 use super::board::{Board, Fit};
 use super::counters::Meter;
 use super::greedy::{FanResult, Keys, Order};
-use super::instance::{Instance, UNLIMITED};
+use super::instance::{Instance, Item, Rect, UNLIMITED};
+use super::tiers;
 
 /// Number of items from which on windows are used.
 pub(crate) const FEWEST: usize = 120_000;
 
-/// Items that are placed first because the load is largest where they live.
-const CRITICAL: usize = 30_000;
+/// Work that all windows may do together.
+const MOST_WORK: u64 = 4_000_000_000;
 
-/// Work after which every window gets one pass.
-const MOST_WORK: u64 = 1_200_000_000;
+/// Fewest and most items that begin in a window, about; in between twice as many as are live at once.
+const WIDTH: (usize, usize) = (2_000, 8_000);
 
-/// Items in a window, about.
-const WIDTH: usize = 8_000;
+/// How far above the bound a window may go, in 1024ths of the bound, before any height is taken.
+const STEPS: [i64; 4] = [8, 16, 32, 64];
 
 /// Places by windows; `Err` names a pinned item that clashes.
 pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter) -> Result<FanResult, u32> {
     let cuts = boundaries(instance);
+    let count = cuts.len() + 1;
     let window_of = |t: i32| cuts.partition_point(|&c| c <= t);
-    let critical = critical_from(keys);
-    let mut long: Vec<bool> = vec![false; instance.items.len()];
-    let mut windows: Vec<Vec<u32>> = vec![Vec::new(); cuts.len() + 1];
+    let mut long = Vec::new();
+    // What is live in a window, but for the long ones.
+    let mut live: Vec<Vec<u32>> = vec![Vec::new(); count];
+    let mut heat = vec![0; count];
     for (i, item) in instance.items.iter().enumerate() {
         let (first, last) = (window_of(item.start), window_of((item.end - 1).max(item.start)));
-        long[i] = first != last
-            || keys.urgency()[i] >= critical
-            || item.pin.is_some()
-            || !item.apart.is_empty()
-            || !item.exclusive.is_empty();
-        if !long[i] {
-            windows[first].push(i as u32);
+        let alone = item.pin.is_some() || !item.apart.is_empty() || !item.exclusive.is_empty();
+        if last > first + 1 || alone {
+            long.push(i as u32);
+        } else {
+            live[first].push(i as u32);
+            if last > first {
+                live[last].push(i as u32);
+            }
         }
+        // An item that crosses counts for the hotter side as well: heat only says who goes first.
+        heat[first] = heat[first].max(keys.urgency()[i]);
     }
-    let global: Vec<u32> = (0..instance.items.len() as u32).filter(|&i| long[i as usize]).collect();
-    let mut offsets = first_layer(instance, keys, &global, target, meter)?;
-    // Long items of each window, for its board.
-    let mut reach: Vec<Vec<u32>> = vec![Vec::new(); cuts.len() + 1];
-    for &i in &global {
-        let item = &instance.items[i as usize];
-        for r in reach.iter_mut().take(window_of((item.end - 1).max(item.start)) + 1).skip(window_of(item.start)) {
-            r.push(i);
+    let mut offsets = first_layer(instance, keys, &long, target, meter)?;
+    let peak_of = |i: u32, at: i64| at + instance.items[i as usize].height;
+    let mut peak = long.iter().map(|&i| peak_of(i, offsets[i as usize])).max().unwrap_or(0);
+    let largest = keys.urgency().iter().copied().max().unwrap_or(0).max(1);
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|&w| (-(i128::from(heat[w]) * 64 / i128::from(largest)), w));
+    let mut seen = vec![usize::MAX; instance.items.len()];
+    for (turn, &w) in order.iter().enumerate() {
+        let own: Vec<u32> = live[w].iter().copied().filter(|&i| offsets[i as usize] < 0).collect();
+        if own.is_empty() {
+            continue;
         }
-    }
-    let mut peak = global.iter().map(|&i| offsets[i as usize] + instance.items[i as usize].height).max().unwrap_or(0);
-    let mut board = Board::new(instance);
-    for (own, long) in windows.iter().zip(&reach) {
-        let best = window(&mut board, keys, (own, long), &offsets, target.max(peak), meter);
-        for (&i, at) in own.iter().zip(best) {
+        let around = around(instance, (&live, &long), w, &own, &offsets, &mut seen);
+        let left = MOST_WORK.saturating_sub(meter.spent());
+        // Cool windows need little, so the hot ones at the front may take more than their share.
+        let kept = (count - turn) as u64 * MOST_WORK / (2 * count as u64);
+        let share = (left.saturating_sub(kept) / 8).max(left / (count - turn) as u64);
+        let piece = Piece::new(instance, keys, &own, &around, &offsets);
+        let found = piece.pack(own.len(), (target, peak.max(target)), largest, share, meter);
+        for (&i, at) in own.iter().zip(found) {
             offsets[i as usize] = at;
-            peak = peak.max(at + instance.items[i as usize].height);
+            peak = peak.max(peak_of(i, at));
         }
     }
     Ok(FanResult { peak, offsets, method: "windows".to_owned(), winner: (Order::Urgency, Fit::First), passes: 1 })
 }
 
-/// The urgency from which on an item belongs to the first layer: about [`CRITICAL`] items do.
-fn critical_from(keys: &Keys) -> i64 {
-    let mut urgency = keys.urgency().to_vec();
-    urgency.sort_unstable();
-    urgency.len().checked_sub(CRITICAL).and_then(|k| urgency.get(k).copied()).map_or(i64::MAX, |u| u.max(1))
+/// Placed items that are live during the hull of `own`, each once.
+fn around(
+    instance: &Instance,
+    (live, long): (&[Vec<u32>], &[u32]),
+    window: usize,
+    own: &[u32],
+    offsets: &[i64],
+    seen: &mut [usize],
+) -> Vec<u32> {
+    let (start, end) = hull(instance, own);
+    let mut out = Vec::new();
+    let near = live[window.saturating_sub(1)..(window + 2).min(live.len())].iter().map(Vec::as_slice);
+    for list in near.chain([long]) {
+        for &i in list {
+            let item = &instance.items[i as usize];
+            if offsets[i as usize] >= 0 && item.start < end && start < item.end && seen[i as usize] != window {
+                seen[i as usize] = window;
+                out.push(i);
+            }
+        }
+    }
+    out
+}
+
+fn hull(instance: &Instance, own: &[u32]) -> (i32, i32) {
+    let items = own.iter().map(|&i| &instance.items[i as usize]);
+    items.fold((i32::MAX, i32::MIN), |(s, e), i| (s.min(i.start), e.max(i.end)))
+}
+
+/// A window as a problem of its own: its items, and around them walls that are pinned.
+struct Piece {
+    instance: Instance,
+    keys: Keys,
+}
+
+impl Piece {
+    fn new(instance: &Instance, keys: &Keys, own: &[u32], around: &[u32], offsets: &[i64]) -> Piece {
+        let (start, end) = hull(instance, own);
+        let shift = |mut item: Item| {
+            item.start -= start;
+            item.end -= start;
+            for r in &mut item.rects {
+                r.start -= start;
+                r.end -= start;
+            }
+            item
+        };
+        let mut items: Vec<Item> = own.iter().map(|&i| shift(instance.items[i as usize].clone())).collect();
+        // What stands through the whole window is joined into few walls.
+        let mut through: Vec<(i64, i64)> = Vec::new();
+        for &i in around {
+            for r in &instance.items[i as usize].rects {
+                let low = offsets[i as usize] + r.delta;
+                if r.start <= start && end <= r.end {
+                    through.push((low, low + r.size));
+                } else if r.start < end && start < r.end {
+                    items.push(wall((low, low + r.size), (r.start.max(start) - start, r.end.min(end) - start)));
+                }
+            }
+        }
+        through.sort_unstable();
+        let mut joined: Vec<(i64, i64)> = Vec::new();
+        for (low, high) in through {
+            match joined.last_mut() {
+                Some(last) if low <= last.1 => last.1 = last.1.max(high),
+                _ => joined.push((low, high)),
+            }
+        }
+        items.extend(joined.into_iter().map(|bytes| wall(bytes, (0, end - start))));
+        let mut urgency: Vec<i64> = own.iter().map(|&i| keys.urgency()[i as usize]).collect();
+        urgency.resize(items.len(), 0);
+        let plain = items.iter().all(Item::is_rectangle);
+        let flat = items.iter().all(Item::is_flat);
+        let piece = Instance {
+            items,
+            unit: 1,
+            times: (0..=(end - start).max(0) as u64).collect(),
+            capacity: UNLIMITED,
+            reserved: instance.reserved.clone(),
+            penalties: Vec::new(),
+            fixed_cost: 0,
+            plain,
+            flat,
+        };
+        Piece { instance: piece, keys: Keys::of_urgency(urgency) }
+    }
+
+    /// Offsets of the window's own items: below the lowest ceiling at which tiers place all of them.
+    fn pack(&self, own: usize, (bound, reached): (i64, i64), largest: i64, share: u64, meter: &mut Meter) -> Vec<i64> {
+        let above = |step: i64| bound + (i128::from(bound) * i128::from(step) / 1024) as i64;
+        let mut below = |ceiling: i64, limit: u64| {
+            tiers::place(&self.instance, &self.keys, (tiers::FINE, largest), ceiling, limit, meter)
+        };
+        let mut found = below(reached, if reached == bound { share / 16 } else { share / 2 });
+        for step in STEPS {
+            if found.is_some() {
+                break;
+            }
+            if above(step) > reached {
+                found = below(above(step), share / 4);
+                let mut step = step / 2;
+                while found.is_some() && step > 0 && above(step) > reached {
+                    match below(above(step), share / 16) {
+                        Some(better) => found = Some(better),
+                        None => break,
+                    }
+                    step /= 2;
+                }
+            }
+        }
+        match found {
+            Some(mut found) => {
+                found.truncate(own);
+                found
+            }
+            None => self.pile(own, meter),
+        }
+    }
+
+    /// First fit by size without a ceiling.
+    fn pile(&self, own: usize, meter: &mut Meter) -> Vec<i64> {
+        let mut board = Board::new(&self.instance);
+        for (i, item) in self.instance.items.iter().enumerate() {
+            if let Some(pin) = item.pin {
+                board.put(i, pin);
+            }
+        }
+        let items: Vec<u32> = (0..own as u32).collect();
+        for i in self.keys.sorted_among(&self.instance, Order::Size, &items) {
+            // Without a ceiling there is always room.
+            let at = board.find(i as usize, Fit::First, UNLIMITED).unwrap_or(board.peak);
+            board.put(i as usize, at);
+        }
+        meter.spend(board.work);
+        let mut offsets = board.into_offsets();
+        offsets.truncate(own);
+        offsets
+    }
+}
+
+/// A pinned rectangle that belongs to no buffer.
+fn wall((low, high): (i64, i64), (start, end): (i32, i32)) -> Item {
+    let size = high - low;
+    Item {
+        rects: vec![Rect { delta: 0, size, start, end, buffer: u32::MAX }],
+        members: Vec::new(),
+        align: 1,
+        residue: 0,
+        height: size,
+        pin: Some(low),
+        hint: None,
+        start,
+        end,
+        in_turn: true,
+        apart: Vec::new(),
+        exclusive: Vec::new(),
+    }
 }
 
 /// Boundaries between slots, each where the fewest items are live near its place in the count.
@@ -92,12 +256,13 @@ fn boundaries(instance: &Instance) -> Vec<i32> {
     let mut cuts = Vec::new();
     let (mut count, mut best, mut best_at) = (0usize, i32::MAX, 0usize);
     for t in 0..slots {
-        if count > WIDTH / 2 && live[t] < best {
+        let width = (2 * live[t].max(0) as usize).clamp(WIDTH.0, WIDTH.1);
+        if count > width / 2 && live[t] < best {
             best = live[t];
             best_at = t;
         }
         count += begun[t] as usize;
-        if count > WIDTH + WIDTH / 2 && best_at > 0 {
+        if count > width + width / 2 && best_at > 0 {
             cuts.push(best_at as i32);
             count = begun[best_at..=t].iter().map(|&b| b as usize).sum();
             best = i32::MAX;
@@ -116,7 +281,7 @@ fn first_layer(
     meter: &mut Meter,
 ) -> Result<Vec<i64>, u32> {
     let mut best: Option<(i64, Vec<i64>)> = None;
-    for order in [Order::UrgencySize, Order::Size] {
+    for order in [Order::Duration, Order::UrgencySize, Order::Size] {
         let sorted = keys.sorted_among(instance, order, global);
         let ceiling = best.as_ref().map_or(UNLIMITED, |b| b.0 - 1);
         let mut board = Board::new(instance);
@@ -143,51 +308,79 @@ fn first_layer(
     Ok(best.map_or_else(|| vec![0; instance.items.len()], |b| b.1))
 }
 
-/// One window around the long items; offsets in the order of `own`.
-fn window(
-    board: &mut Board,
-    keys: &Keys,
-    (own, long): (&[u32], &[u32]),
-    offsets: &[i64],
-    target: i64,
-    meter: &mut Meter,
-) -> Vec<i64> {
-    let instance = board.instance();
-    let mut best: Option<(i64, Vec<i64>)> = None;
-    let passes = [
-        (Order::Size, Fit::First),
-        (Order::UrgencySize, Fit::First),
-        (Order::Urgency, Fit::Best),
-        (Order::Conflicts, Fit::Best),
-        (Order::Area, Fit::First),
-        (Order::Start, Fit::Best),
-    ];
-    for (order, fit) in passes {
-        let enough = meter.is_interrupted() || meter.spent() > MOST_WORK;
-        if best.as_ref().is_some_and(|b| b.0 <= target || enough) {
-            break;
-        }
-        let ceiling = best.as_ref().map_or(UNLIMITED, |b| b.0 - 1);
-        board.clear();
-        for &i in long {
-            board.put(i as usize, offsets[i as usize]);
-        }
-        board.peak = 0;
-        let mut complete = true;
-        for i in keys.sorted_among(instance, order, own) {
-            match board.find(i as usize, fit, ceiling) {
-                Some(at) => board.put(i as usize, at),
-                None => {
-                    complete = false;
-                    break;
-                }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::bounds::lower_bound;
+    use crate::placement::instance::{Live, SpaceBuffer, SpaceProblem};
+    use npumem_testing::Random;
+
+    /// Several windows, with everything that makes an item long or odd.
+    fn raw(random: &mut Random, count: u64) -> SpaceProblem {
+        let buffers = (0..count).map(|k| {
+            let size = 8 * (1 + random.below(64));
+            let life = if random.one_in(200) { random.below(count) } else { random.below(60) };
+            let start = random.below(count);
+            let end = start + 1 + life;
+            let mut live = vec![Live { start, end, low: 0, high: size }];
+            if random.one_in(50) {
+                live.push(Live { start: end + 2, end: end + 5, low: 0, high: size / 2 });
+            }
+            let pin = (k % 1000 == 7).then_some(4096 * k);
+            SpaceBuffer { size, alignment: 1 << random.below(5), live, pin, hint: None }
+        });
+        let mut raw = SpaceProblem { buffers: buffers.collect(), ..SpaceProblem::default() };
+        for _ in 0..if count > 1_000 { 40 } else { 0 } {
+            let (a, b) = (8 + random.below(900) as u32, 8 + random.below(900) as u32);
+            if a != b {
+                raw.apart.push((a, b));
             }
         }
-        meter.spend(std::mem::take(&mut board.work));
-        if complete {
-            let peak = board.peak;
-            best = Some((peak, own.iter().map(|&i| board.offsets()[i as usize]).collect()));
+        raw.reserved.push((64, 128));
+        raw
+    }
+
+    #[test]
+    fn windows_fit_together() {
+        let mut random = Random(3);
+        for count in [1, 500, 5_000, 9_000] {
+            let instance = Instance::new(&raw(&mut random, count)).unwrap();
+            let keys = Keys::new(&instance);
+            let target = lower_bound(&instance).value;
+            let found = place(&instance, &keys, target, &mut Meter::new(u64::MAX, None)).unwrap();
+            assert_eq!(found.peak, instance.peak(&found.offsets));
+            let (low, high) = instance.reserved[0];
+            let mut by_start: Vec<usize> = (0..instance.items.len()).collect();
+            by_start.sort_by_key(|&i| instance.items[i].start);
+            for (k, &a) in by_start.iter().enumerate() {
+                let (item, at) = (&instance.items[a], found.offsets[a]);
+                assert_eq!(item.lowest_from(at), at);
+                assert!(item.pin.is_none_or(|p| p == at));
+                assert!(at + item.height <= low || high <= at, "item {a} at {at} is in the reserved range");
+                for &b in by_start[k + 1..].iter().take_while(|&&b| instance.items[b].start < item.end) {
+                    assert!(!instance.clash(a, at, b, found.offsets[b]), "items {a} and {b} of {count}");
+                }
+                assert!(item.apart.iter().all(|p| !instance.clash(a, at, p.0 as usize, found.offsets[p.0 as usize])));
+            }
+            let again = place(&instance, &keys, target, &mut Meter::new(u64::MAX, None)).unwrap();
+            assert_eq!(again.offsets, found.offsets);
         }
     }
-    best.map_or_else(Vec::new, |b| b.1)
+
+    #[test]
+    fn an_even_load_ends_within_three_percent() {
+        let mut random = Random(9);
+        let buffers = (0..20_000u64).map(|_| {
+            let (start, size) = (random.below(20_000), 64 * (1 + random.below(512)));
+            let live = vec![Live { start, end: start + 1 + random.below(100), low: 0, high: size }];
+            SpaceBuffer { size, alignment: 64, live, pin: None, hint: None }
+        });
+        let raw = SpaceProblem { buffers: buffers.collect(), ..SpaceProblem::default() };
+        let instance = Instance::new(&raw).unwrap();
+        let target = lower_bound(&instance).value;
+        let mut meter = Meter::new(u64::MAX, None);
+        let found = place(&instance, &Keys::new(&instance), target, &mut meter).unwrap();
+        assert!(100 * found.peak <= 103 * target, "{} for {target}", found.peak);
+        assert!(meter.spent() <= 2 * MOST_WORK, "{}", meter.spent());
+    }
 }
