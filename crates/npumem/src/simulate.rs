@@ -2,6 +2,7 @@
 
 mod advice;
 mod document;
+mod timeline;
 mod values;
 
 pub use document::document;
@@ -10,6 +11,7 @@ pub use values::{ValuesError, ValuesRequest, external, output};
 use npumem_ir::Device;
 use npumem_ir::program::Program;
 use npumem_report::RunReport;
+use npumem_report::perfetto::Timeline;
 use npumem_simulator::run::shadow::Shadow;
 use npumem_simulator::run::{self, End, Nothing, Options, Outcome, RunError, Several, Sink};
 use std::collections::BTreeMap;
@@ -28,6 +30,8 @@ pub struct Request {
     pub values: Option<ValuesRequest>,
     /// Buffers of the caller that are wanted as `.npy` after the run.
     pub outputs: Vec<String>,
+    /// Whether the whole timeline is kept.
+    pub timeline: bool,
 }
 
 /// Statements up to which changes are tried without being asked for.
@@ -53,6 +57,8 @@ pub struct Simulated {
     pub report: RunReport,
     /// The `.npy` files that were asked for, by buffer.
     pub outputs: BTreeMap<String, Vec<u8>>,
+    /// The whole timeline, when it was asked for.
+    pub timeline: Option<Timeline>,
 }
 
 /// Runs a program.
@@ -67,7 +73,11 @@ pub fn simulate(
 ) -> Result<Simulated, SimulateError> {
     let mut shadow = request.sanitize.then(|| Shadow::new(program, device));
     let mut computed = request.values.as_ref().map(|request| values::prepare(program, request)).transpose()?;
+    let mut collector = request.timeline.then(|| timeline::Collector::new(program));
     let mut sinks: Vec<&mut dyn Sink> = Vec::new();
+    if let Some(collector) = &mut collector {
+        sinks.push(collector);
+    }
     if let Some(shadow) = &mut shadow {
         sinks.push(shadow);
     }
@@ -91,7 +101,11 @@ pub fn simulate(
     if outcome.end == End::Complete && request.advice.unwrap_or(outcome.statements <= SHORT) {
         report.advice = advice::advice(program, device, request, &outcome)?;
     }
-    Ok(Simulated { outcome, report, outputs })
+    let timeline = collector.map(|collector| collector.finish(&outcome));
+    if let Some(dropped) = timeline.as_ref().map(|timeline| timeline.dropped).filter(|dropped| *dropped > 0) {
+        report.notes.push(format!("the timeline ends {dropped} statements before the run does"));
+    }
+    Ok(Simulated { outcome, report, outputs, timeline })
 }
 
 /// Runs a program; events go to the sink.

@@ -187,3 +187,28 @@ fn advice_is_tried_not_guessed() {
     let done = simulate(&program, &device, &Request::default(), &[]).unwrap();
     assert_eq!(done.outcome.cycles, 4516.0);
 }
+
+#[test]
+fn pictures_hold_every_statement_and_nothing_from_outside() {
+    let scratch = npumem_testing::Scratch::new("pictures");
+    let (page, trace) = (scratch.path("run.html"), scratch.path("run.json"));
+    let output = npumem(&[
+        "run",
+        "testdata/kernels/flash_attention.pto",
+        "--report",
+        page.to_str().unwrap(),
+        "--perfetto",
+        trace.to_str().unwrap(),
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let trace: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(trace).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    assert_eq!(events.iter().filter(|event| event["ph"] == "X").count(), 115);
+    assert!(events.iter().any(|event| event["ph"] == "C" && event["name"] == "acc bytes"));
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("src="));
+    let data = page.split("application/json\">").nth(1).unwrap().split("</script>").next().unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["slices"].as_array().unwrap().len(), 115);
+    assert!(data["occupancy"].as_array().unwrap().len() >= 4);
+}

@@ -8,6 +8,7 @@
 pub mod device;
 pub mod html;
 pub mod occupancy;
+pub mod perfetto;
 pub mod plan_report;
 pub mod run_report;
 pub mod text;

@@ -3,8 +3,10 @@
 //! The document is filled by whoever ran the program; it holds names and numbers only, so that a picture, a table
 //! and the JSON never disagree.
 
+mod html;
 mod text;
 
+pub use html::page;
 pub use text::render;
 
 use serde::Serialize;

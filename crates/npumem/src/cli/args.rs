@@ -194,6 +194,12 @@ pub struct RunArgs {
     /// With values: the seed of what is random
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// Write a self-contained page: engines over time, memories, the way of one tile
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// Write the whole timeline as a trace that the Perfetto viewer (ui.perfetto.dev) opens
+    #[arg(long, value_name = "FILE.json")]
+    pub perfetto: Option<PathBuf>,
     /// Try one more slot for the buffers that engines wait for, in long runs too
     #[arg(long)]
     pub advice: bool,

@@ -24,9 +24,15 @@ pub fn run(args: &RunArgs, color: Color) -> Outcome {
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         return Err(format!("{}: there is no such kernel to run; it has {names}", args.input.display()));
     }
-    if chosen.len() > 1 && (args.values || !args.input_file.is_empty() || !args.output.is_empty()) {
+    if chosen.len() > 1
+        && (args.values
+            || args.perfetto.is_some()
+            || args.report.is_some()
+            || !args.input_file.is_empty()
+            || !args.output.is_empty())
+    {
         return Err(format!(
-            "{}: has {} kernels; values are of one: --kernel NAME",
+            "{}: has {} kernels; values and pictures are of one: --kernel NAME",
             args.input.display(),
             chosen.len()
         ));
@@ -36,6 +42,12 @@ pub fn run(args: &RunArgs, color: Color) -> Outcome {
     for one in chosen {
         let done = simulate(&one.program, &device, &request, &file.notes)
             .map_err(|error| format!("{}: {}: {error}", args.input.display(), one.program.name))?;
+        if let (Some(path), Some(timeline)) = (&args.perfetto, &done.timeline) {
+            output::write_whole(path, timeline.to_perfetto().as_bytes())?;
+        }
+        if let (Some(path), Some(timeline)) = (&args.report, &done.timeline) {
+            output::write_whole(path, run_report::page(&done.report, timeline).as_bytes())?;
+        }
         for (name, path) in pairs("--output", &args.output)? {
             if let Some(bytes) = done.outputs.get(&name) {
                 output::write_whole(Path::new(&path), bytes)?;
@@ -102,7 +114,14 @@ fn request(args: &RunArgs) -> Result<Request, String> {
     };
     let outputs = pairs("--output", &args.output)?.into_iter().map(|(name, _)| name).collect();
     let (advice, values) = (args.advice.then_some(true), values(args)?);
-    Ok(Request { options, advice, sanitize: args.sanitize, values, outputs })
+    Ok(Request {
+        options,
+        advice,
+        sanitize: args.sanitize,
+        values,
+        outputs,
+        timeline: args.perfetto.is_some() || args.report.is_some(),
+    })
 }
 
 fn tell(args: &RunArgs, reports: &[RunReport], color: Color) -> Result<(), String> {

@@ -664,7 +664,7 @@ impl<'a, 's> Scheduler<'a, 's> {
                 started: statement.started,
                 freed: statement.freed,
                 ended: now,
-                bytes: statement.cost.links.iter().map(|(_, bytes)| bytes).sum(),
+                bytes: self.totals.own_bytes(queue, &statement.cost),
                 waited: statement.waited,
                 reads: &statement.reads,
                 writes: &statement.writes,

@@ -67,6 +67,12 @@ impl Totals {
         step.engine = queue;
     }
 
+    /// Bytes that the engine itself moved: not those that a cache brought for it.
+    pub fn own_bytes(&self, queue: u16, cost: &Cost) -> u64 {
+        let own = cost.links.iter().filter(|(link, _)| self.workers[link.index()] == Some(queue));
+        own.map(|(_, bytes)| bytes).sum()
+    }
+
     /// Adds what the engines of all cores stood still, to the end of the run.
     pub fn settle(&mut self, cores: &mut [Core], end: f64) {
         for core in cores {
