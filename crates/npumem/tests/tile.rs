@@ -266,3 +266,58 @@ fn operators_come_from_toml_and_from_nodes() {
     assert_eq!(rows.len(), 12);
     assert!(rows.iter().all(|row| row["schedule"]["time"]["cycles"].as_f64().unwrap() > 0.0));
 }
+
+#[test]
+fn attention_is_near_the_bound_of_every_link() {
+    for device in ["ascend-910b2", "nvidia-h200"] {
+        let plan = json(&["attention q=131072 d=128", "--device", device, "--objective", "traffic"]);
+        for link in plan["links"].as_array().unwrap().iter().filter(|link| !link["ratio"].is_null()) {
+            let ratio = link["ratio"].as_f64().unwrap();
+            assert!((1.0..=1.3).contains(&ratio), "{device}: {link}");
+        }
+    }
+    let plan = json(&["attention q=4096 d=128", "--sram", "256KiB", "--slots", "streamed"]);
+    let ratio = plan["traffic_bytes"].as_f64().unwrap() / plan["bound"]["bytes"].as_f64().unwrap();
+    assert!((1.0..=1.3).contains(&ratio), "256 KiB: {ratio}");
+}
+
+/// The generic machine without latencies and start-ups, its links as fast as given.
+fn balanced(link: u64) -> npumem::ir::Device {
+    let path = npumem_testing::workspace_root().join("devices/generic-npu.toml");
+    let text: String = std::fs::read_to_string(path)
+        .unwrap()
+        .lines()
+        .map(|line| match line.split(" = ").next() {
+            Some(key @ ("latency_cycles" | "startup_cycles")) => format!("{key} = 0\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let text = text.replace("bytes_per_cycle = 256\nstartup", &format!("bytes_per_cycle = {link}\nstartup"));
+    npumem::ir::Device::from_toml(&text).unwrap()
+}
+
+/// Simulated cycles of 64 tiles with one slot each, over those with the slots that the schedule chooses.
+fn speed_up(spec: &str, tile: &[u64], device: &npumem::ir::Device) -> f64 {
+    use npumem::tiling::{Request, Slots, parse, program, schedule_as};
+    let operator = parse(spec).unwrap();
+    let cycles = |slots: Option<Slots>| {
+        let request = Request { tiles: Some(tile.to_vec()), slots, ..Request::default() };
+        let schedule = schedule_as(&operator, device, &request).unwrap();
+        let program = program(&schedule, device).unwrap();
+        let done = npumem::simulate::simulate(&program, device, &npumem::simulate::Request::default(), &[]).unwrap();
+        let report: Value = serde_json::from_str(&done.report.to_json().unwrap()).unwrap();
+        report["cycles"].as_f64().unwrap()
+    };
+    cycles(Some(Slots::Single)) / cycles(None)
+}
+
+#[test]
+fn slots_overlap_balanced_copies_and_compute() {
+    // 64 lanes of f16 a cycle are 128 bytes; a row sum goes over its rows twice.
+    let two = speed_up("reduce shape=1024x4096 axes=1 a=f16 c=f16", &[16, 4096], &balanced(64));
+    println!("two engines, 64 tiles: {two:.3} (limit {:.3})", 128.0 / 65.0);
+    assert!(two >= 1.95, "{two}");
+    let three = speed_up("elementwise shape=4194304 a=f16 op=relu", &[65536], &balanced(128));
+    println!("three engines, 64 tiles: {three:.3} (limit {:.3})", 192.0 / 66.0);
+    assert!(three >= 2.85, "{three}");
+}

@@ -9,6 +9,7 @@ mod lecture;
 mod placement;
 mod plan;
 mod shapes;
+mod tile;
 
 use clap::{Args, ValueEnum};
 use npumem_testing::workspace_root;
@@ -38,6 +39,8 @@ enum Set {
     Lecture,
     /// Offsets: peak, bound and time on every stored problem, and on a million generated buffers
     Placement,
+    /// Traffic of tiles beside recorded figures of peers, search time, the cost model beside the simulator
+    Tile,
 }
 
 /// Runs the sets asked for.
@@ -54,6 +57,7 @@ pub fn run(options: &Options) -> Result<(), String> {
                 Set::Lecture => lecture::run()?,
                 Set::Plan => plan::run()?,
                 Set::Placement => placement::run()?,
+                Set::Tile => tile::run()?,
             };
             if !options.dry && !line.is_null() {
                 record(set, &line)?;

@@ -6,7 +6,7 @@ use super::tile_args::{ObjectiveArg, SlotsArg, TileArgs};
 use super::{Answer, Outcome, resolve};
 use npumem::ir::{Bytes, Device};
 use npumem::tile::{self, plan_two_level};
-use npumem::tiling::{self, Goal, Operator, Schedule, Slots, TileError};
+use npumem::tiling::{self, Goal, Operator, Request, Schedule, Slots, TileError};
 use std::io::Read as _;
 use std::path::Path;
 
@@ -46,7 +46,14 @@ fn on_device(args: &TileArgs, operator: &Operator) -> Outcome {
         ObjectiveArg::Traffic => Goal::Traffic,
         ObjectiveArg::Memory => Goal::Memory,
     };
-    match tiling::schedule(operator, &device, goal) {
+    let mut request = Request { goal, tiles: None, slots: asked_slots(args) };
+    if !args.tile.is_empty() {
+        let pairs = tile_pairs(&args.tile)?;
+        let best = tiling::schedule(operator, &device, goal).ok();
+        let tiles = tiling::given_tile(operator, &pairs, best.as_ref().map(|best| best.found.tiles.as_slice()));
+        request.tiles = Some(tiles.map_err(|error| error.to_string())?);
+    }
+    match tiling::schedule_as(operator, &device, &request) {
         Ok(schedule) => {
             for path in &args.output {
                 write(path, &schedule, &device)?;
@@ -60,6 +67,10 @@ fn on_device(args: &TileArgs, operator: &Operator) -> Outcome {
                 output::print(&format!("{json:#}\n"));
             } else {
                 let mut text = tile::device::text(&schedule);
+                if args.picture {
+                    text.push('\n');
+                    text.push_str(&tile::picture::picture(&schedule, &device));
+                }
                 if let Some(explanation) = &explanation {
                     text.push('\n');
                     text.push_str(&tile::fit::explained(&schedule, explanation));
@@ -69,7 +80,8 @@ fn on_device(args: &TileArgs, operator: &Operator) -> Outcome {
             Ok(Answer::Yes)
         }
         Err(why @ TileError::DoesNotFit { .. }) => {
-            output::complain(&format!("npumem: {why}"));
+            let hint = if args.tile.is_empty() { "" } else { "; --fit says by how much, and the nearest that fits" };
+            output::complain(&format!("npumem: {why}{hint}"));
             Ok(Answer::No)
         }
         Err(why) => Err(why.to_string()),
@@ -97,12 +109,17 @@ fn write(path: &Path, schedule: &Schedule, device: &Device) -> Result<(), String
     output::write_whole(path, content.as_bytes())
 }
 
-fn slots(args: &TileArgs) -> Slots {
-    match args.slots {
+fn asked_slots(args: &TileArgs) -> Option<Slots> {
+    args.slots.map(|slots| match slots {
         SlotsArg::None => Slots::Single,
+        SlotsArg::Streamed => Slots::Streamed,
         SlotsArg::Inputs => Slots::Inputs,
         SlotsArg::All => Slots::All,
-    }
+    })
+}
+
+fn slots(args: &TileArgs) -> Slots {
+    asked_slots(args).unwrap_or_default()
 }
 
 /// `m=128 n=256`, in one argument or several, spaces or commas between.

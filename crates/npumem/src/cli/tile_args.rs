@@ -28,9 +28,9 @@ pub struct TileArgs {
     /// In place of a device, the plain machine of comparisons: unbounded DRAM, one SRAM of BYTES, an array with accumulators
     #[arg(long, value_name = "BYTES", conflicts_with = "device")]
     pub sram: Option<String>,
-    /// With --sram and --fit: which buffers get a second slot
-    #[arg(long, value_enum, default_value_t)]
-    pub slots: SlotsArg,
+    /// Which buffers get a second slot; without it `inputs` with --sram and --fit, else what is fastest
+    #[arg(long, value_enum)]
+    pub slots: Option<SlotsArg>,
     /// What is best; ties go to the next of time, traffic, memory. With --sram it is traffic
     #[arg(long, value_enum, default_value_t)]
     pub objective: ObjectiveArg,
@@ -38,12 +38,15 @@ pub struct TileArgs {
     /// dimension; --device may name several, with commas
     #[arg(long, conflicts_with_all = ["sram", "output", "explain"])]
     pub fit: bool,
-    /// With --fit: the tile, for example "m=128 n=256 k=64"; what is not given is as in the best schedule
-    #[arg(long, value_name = "DIM=SIZE ...", requires = "fit")]
+    /// A tile by hand, for example "m=128 n=256 k=64"; what is not given is as in the best schedule
+    #[arg(long, value_name = "DIM=SIZE ...", conflicts_with = "sram")]
     pub tile: Vec<String>,
     /// Say why this tile: what limits it, what the next larger would cost, what second slots buy
     #[arg(long, conflicts_with = "sram")]
     pub explain: bool,
+    /// Draw it: tiles on the tensors, buffers in each space, the pipeline in time
+    #[arg(long, conflicts_with_all = ["sram", "fit"])]
+    pub picture: bool,
     /// Write the schedule: .json, .h (C constants), .npumem (a tile program, for `check` and `run`), or a folder for all of
     /// them; may be given several times
     #[arg(long, short, value_name = "FILE|FOLDER")]
@@ -66,12 +69,13 @@ pub enum ObjectiveArg {
 }
 
 /// Which buffers get a second slot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SlotsArg {
     /// None: copies and compute take turns
     None,
+    /// Inputs that change in the innermost loop
+    Streamed,
     /// Inputs whose tile changes
-    #[default]
     Inputs,
     /// Everything whose tile changes, the output too
     All,

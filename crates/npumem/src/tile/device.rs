@@ -56,7 +56,9 @@ pub fn text(schedule: &Schedule) -> String {
         .map(|dim| format!("{} x{}", operator.dims[*dim].name, schedule.block[*dim].div_ceil(found.tiles[*dim])))
         .collect();
     let order = if order.is_empty() { "one tile a core: no loop".to_owned() } else { order.join(" > ") };
-    let _ = writeln!(out, "loops    {order} (outermost first)");
+    let turned: Vec<&str> = schedule.back_and_forth.iter().map(|dim| operator.dims[*dim].name.as_str()).collect();
+    let turned = if turned.is_empty() { String::new() } else { format!("; {} back and forth", turned.join(", ")) };
+    let _ = writeln!(out, "loops    {order} (outermost first{turned})");
     if let Some(feed) = schedule.feed.filter(|feed| feed.slots[0] > 0) {
         let [m, k, n] = feed.step;
         let _ = writeln!(
@@ -235,6 +237,7 @@ pub fn json(schedule: &Schedule) -> Value {
         "machine": {"kind": "device", "device": machine.device, "cores": machine.cores, "clock_hz": machine.clock},
         "objective": schedule.goal.word(), "cores_used": schedule.cores, "dims": dims,
         "order": found.order.iter().map(|dim| operator.dims[*dim].name.clone()).collect::<Vec<_>>(),
+        "back_and_forth": schedule.back_and_forth.iter().map(|dim| operator.dims[*dim].name.clone()).collect::<Vec<_>>(),
         "slots": schedule.slots.word(), "feed": feed, "operands": operands, "buffers": buffers, "spaces": spaces,
         "links": schedule.links.iter().map(link).collect::<Vec<_>>(),
         "time": {"cycles": schedule.cycles, "closed_form_cycles": time.total, "slot_round_cycles": time.rounds, "seconds": schedule.seconds(), "unit_cycles": time.unit, "load_cycles": time.loads,
@@ -242,6 +245,7 @@ pub fn json(schedule: &Schedule) -> Value {
             "fill_cycles": time.fill, "drain_cycles": time.drain},
         "rooflines": {"compute_cycles": schedule.roofs[0], "bandwidth_cycles": schedule.roofs[1],
             "compulsory_bytes": u64::try_from(operator.compulsory_bytes()).ok(), "ratio": schedule.cycles / schedule.least_cycles().max(1e-9)},
+        "spans": schedule.spans.iter().take(200).map(|(engine, start, end)| json!([engine.0, start, end])).collect::<Vec<_>>(),
         "search": {"nodes": schedule.work, "partitions_searched": schedule.partitions.0, "partitions": schedule.partitions.1, "proven": found.proven},
         "notes": schedule.notes,
     })

@@ -5,6 +5,7 @@ pub mod fit;
 pub mod header;
 pub mod model;
 pub mod node;
+pub mod picture;
 pub mod toml_file;
 mod two_level;
 

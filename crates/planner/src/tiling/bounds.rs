@@ -25,6 +25,12 @@ pub struct IoBound {
 /// their own bits.
 #[must_use]
 pub fn io_bound(operator: &Operator, capacity: u64) -> IoBound {
+    io_bound_with(operator, capacity, operator.operands[operator.output()].element.bits())
+}
+
+/// As [`io_bound`], with sums of so many bits an element while they are not complete.
+#[must_use]
+pub fn io_bound_with(operator: &Operator, capacity: u64, sum_bits: u64) -> IoBound {
     let compulsory = operator.compulsory_bytes();
     let narrow = operator
         .operands
@@ -59,13 +65,13 @@ pub fn io_bound(operator: &Operator, capacity: u64) -> IoBound {
             // Scores of one pair need a row of Q and O, and a row of K and V: see docs/tiling.md for the segment argument.
             let out = &operator.operands[operator.output()];
             let width = out.axes.last().map_or(1, |axis| axis.extent) as f64;
-            let near = operator.accumulates.bits() as f64 / 8.0;
+            let near = sum_bits as f64 / 8.0;
             let q = operator.operands[0].element.bits() as f64 / 8.0;
             let kv = operator.operands[1].element.bits() as f64 / 8.0;
             let per_row = (q + near) * width;
             let per_key = 2.0 * kv * width;
             let pairs = operator.points as f64;
-            let bytes = (4.0 * per_row * per_key * pairs / (4.0 * capacity as f64) - capacity as f64).max(0.0);
+            let bytes = (per_row * per_key * pairs / capacity as f64 - capacity as f64).max(0.0);
             let formula = "max(Q + K + V + O, N^2 q r / M - M), q = bytes of a row of Q and of its sums, r = bytes of a row of K and V, M = bytes near; no score leaves the core".to_owned();
             let source = "order N^2 d^2 / M: Dao et al., arXiv:2205.14135; Saha and Ye, arXiv:2402.07443; constants by the segment argument".to_owned();
             return finish(compulsory, bytes as u128, formula, source);
@@ -97,4 +103,29 @@ fn window_reuse(operator: &Operator) -> f64 {
 #[must_use]
 pub fn is_filled_by_hardware(kind: SpaceKind) -> bool {
     kind == SpaceKind::Cache
+}
+
+/// The least traffic of attention to cores whose sums have a space of their own: a row of sums stays there until it is
+/// complete, so one reading of the keys and values serves at most as many rows as that space holds.
+#[must_use]
+pub fn attention_by_sums(operator: &Operator, sums: u64, near: u64) -> Option<(u128, String)> {
+    if operator.kind != OperatorKind::Attention {
+        return None;
+    }
+    let extent = |operand: usize| operator.operands[operand].axes.last().map_or(1, |axis| axis.extent);
+    let out = operator.output();
+    let row = extent(out).checked_mul(operator.accumulates.bits())? / 8;
+    let rows = (sums / row.max(1)).max(1);
+    // Keys that stay near from one set of rows to the next need not come again.
+    let whole = u128::from(operator.operands[1].bytes()) + u128::from(operator.operands[2].bytes());
+    let heads: u128 = operator.dims.iter().filter(|dim| dim.name == "h").map(|dim| u128::from(dim.extent)).product();
+    let queries: u128 = operator.dims.iter().filter(|dim| dim.name == "q").map(|dim| u128::from(dim.extent)).product();
+    let sets = queries / u128::from(rows);
+    let again = (whole / heads.max(1)).saturating_sub(u128::from(near)) * sets * heads;
+    let ends = u128::from(operator.operands[0].bytes()) + u128::from(operator.operands[out].bytes());
+    let bytes = ends + again;
+    let formula = format!(
+        "Q + O + (K + V - M) x floor(rows / {rows}): the accumulators hold {rows} rows of sums, none leaves before it is complete"
+    );
+    Some((bytes, formula))
 }

@@ -32,14 +32,14 @@ pub mod two_level;
 #[cfg(test)]
 mod tests;
 
-pub use bounds::{IoBound, io_bound};
+pub use bounds::{IoBound, io_bound, io_bound_with};
 pub use emit::{EmitError, program};
 pub use explain::{Explanation, Larger, explain};
 pub use fit::{Fit, FitError, SpaceFit, fit, given_tile};
 pub use nest::{Nest, NestOperand, Pool, Slots};
 pub use objective::{CoreTime, Goal};
 pub use operator::{Axis, Dim, DimRole, Operand, OperandRole, Operator, OperatorError, OperatorKind, Side, Unit};
-pub use schedule::{LinkTraffic, PlacedBuffer, Schedule, TileError, machine_for, schedule};
+pub use schedule::{LinkTraffic, PlacedBuffer, Request, Schedule, TileError, machine_for, schedule, schedule_as};
 pub use search::{Found, Objective, SearchError, search};
 pub use spec::{SpecError, parse};
 pub use two_level::two_level;

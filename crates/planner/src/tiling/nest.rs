@@ -18,6 +18,8 @@ use super::operator::{Axis, DimRole, OperandRole, Operator, bytes_of};
 pub enum Slots {
     /// One each: copies and compute take turns.
     Single,
+    /// Two for every input that changes in the innermost loop.
+    Streamed,
     /// Two for every input whose tile changes: the next one is copied while this one is used.
     #[default]
     Inputs,
@@ -31,6 +33,7 @@ impl Slots {
     pub fn word(self) -> &'static str {
         match self {
             Slots::Single => "none",
+            Slots::Streamed => "streamed",
             Slots::Inputs => "inputs",
             Slots::All => "all",
         }
@@ -249,14 +252,30 @@ impl Nest {
         picks.iter().enumerate().any(|(dim, pick)| part.touches & (1 << dim) != 0 && self.choices[dim][*pick].count > 1)
     }
 
-    /// Slots of the part's buffer.
-    pub(crate) fn slots_of(&self, part: &Part, picks: &[usize]) -> u64 {
+    /// Slots of the part's buffer, when the loops stand in this order.
+    pub(crate) fn slots_of(&self, part: &Part, picks: &[usize], order: &[usize]) -> u64 {
         let double = match (self.slots, part.role) {
             (Slots::Single, _) | (_, OperandRole::Temporary) => false,
+            (Slots::Streamed, OperandRole::Input) => {
+                let innermost = order.iter().rev().find(|dim| self.choices[**dim][picks[**dim]].count > 1);
+                innermost.is_some_and(|dim| part.touches & (1 << dim) != 0)
+            }
+            (Slots::Streamed, _) => false,
             (_, OperandRole::Input | OperandRole::Late) => true,
             (slots, OperandRole::Output) => slots == Slots::All,
         };
         if double && self.changes(part, picks) { 2 } else { 1 }
+    }
+
+    /// Whether all buffers fit, when the loops stand in this order.
+    pub(crate) fn fits(&self, picks: &[usize], order: &[usize]) -> bool {
+        let mut taken = [0_u64; 8];
+        for part in &self.parts {
+            if let Some(pool) = part.pool {
+                taken[pool] = taken[pool].saturating_add(self.bytes_taken(part, picks, order));
+            }
+        }
+        self.pools.iter().zip(taken).all(|(pool, taken)| taken <= pool.capacity)
     }
 
     /// Elements of the part's largest tile, as room in the pool.
@@ -287,10 +306,10 @@ impl Nest {
     }
 
     /// Bytes that all slots of a part take.
-    pub(crate) fn bytes_taken(&self, part: &Part, picks: &[usize]) -> u64 {
+    pub(crate) fn bytes_taken(&self, part: &Part, picks: &[usize], order: &[usize]) -> u64 {
         let Some(pool) = part.pool else { return 0 };
         let one = bytes_of(u128::from(self.room(part, picks)), part.near_bits);
-        round_up(one, self.pools[pool].alignment).saturating_mul(self.slots_of(part, picks))
+        round_up(one, self.pools[pool].alignment).saturating_mul(self.slots_of(part, picks, order))
     }
 }
 

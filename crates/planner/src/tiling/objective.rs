@@ -351,6 +351,6 @@ impl Timer<'_> {
         let [m, _, n, batch] = self.gemm.size(tiles);
         let [fm, _, fn_] = self.machine.fractal;
         let bytes = round_up(m, fm) * round_up(n, fn_) * batch * part.near_bits / 8;
-        bytes.saturating_mul(leaf.nest.slots_of(part, leaf.picks)) <= leaf.nest.pools[pool].capacity
+        bytes.saturating_mul(leaf.nest.slots_of(part, leaf.picks, leaf.order)) <= leaf.nest.pools[pool].capacity
     }
 }

@@ -37,9 +37,60 @@ struct Line {
     busy: f64,
 }
 
+/// A memory that all cores share, as one core sees it: its part of the bandwidth, busy in some stretches of time.
+#[derive(Clone, Debug, Default)]
+struct Shared {
+    /// Busy stretches, in order, apart.
+    busy: Vec<(f64, f64)>,
+}
+
+/// Busy stretches that are kept: older ones no transfer reaches back to.
+const STRETCHES: usize = 64;
+
+impl Shared {
+    /// Takes `work` cycles of the memory from `start` on, in the gaps that are left; returns when the last is done.
+    fn take(&mut self, start: f64, work: f64) -> f64 {
+        if work <= 0.0 {
+            return start;
+        }
+        let mut left = work;
+        let mut now = start;
+        let mut at = self.busy.partition_point(|(_, end)| *end <= start);
+        let first = at;
+        let mut from = now;
+        let mut taken: Vec<(f64, f64)> = Vec::new();
+        while let Some((busy_from, busy_to)) = self.busy.get(at).copied() {
+            let gap = (busy_from - now).max(0.0);
+            if gap >= left {
+                break;
+            }
+            if gap > 0.0 {
+                taken.push((from, busy_from));
+                left -= gap;
+            }
+            now = now.max(busy_to);
+            from = now;
+            at += 1;
+        }
+        taken.push((from, now + left));
+        let end = now + left;
+        // All from the first to the last is one stretch now, with what lay between.
+        let begin = taken.first().map_or(start, |one| one.0);
+        let begin = self.busy.get(first).filter(|_| at > first).map_or(begin, |one| one.0.min(begin));
+        self.busy.splice(first..at, [(begin, end)]);
+        if self.busy.len() > STRETCHES {
+            self.busy.drain(..self.busy.len() - STRETCHES);
+        }
+        end
+    }
+}
+
 /// What one core does.
 struct Core {
+    main: Shared,
+    cache: Shared,
     lines: BTreeMap<EngineId, Line>,
+    spans: Vec<(EngineId, f64, f64)>,
     /// When the core issued its last statement.
     issued: f64,
     end: f64,
@@ -48,6 +99,18 @@ struct Core {
 impl Core {
     /// Runs a statement; returns when its engine is free and when its results are there.
     fn run(&mut self, engine: EngineId, ready: f64, cycles: f64, latency: f64, outstanding: u64) -> f64 {
+        self.run_shared(engine, ready, [cycles, 0.0, 0.0], latency, outstanding)
+    }
+
+    /// As `run`, with cycles of main memory and of the cache beside the engine's own.
+    fn run_shared(
+        &mut self,
+        engine: EngineId,
+        ready: f64,
+        [cycles, main, cache]: [f64; 3],
+        latency: f64,
+        outstanding: u64,
+    ) -> f64 {
         let line = self.lines.entry(engine).or_default();
         if line.started.len() == QUEUE {
             // The core waits until the queue has room.
@@ -60,9 +123,14 @@ impl Core {
             let from = line.under_way.len() - many + 1;
             line.under_way.drain(..from);
         }
-        let free = start + cycles;
+        // A copy that meets one the other way gets half of the memory until that one ends, and is then alone.
+        let half = |shared: &mut Shared, work: f64| shared.take(start, work).min(start + 2.0 * work);
+        let free = (start + cycles).max(half(&mut self.main, main)).max(half(&mut self.cache, cache));
         line.free = free;
         line.busy += cycles;
+        if self.spans.len() < SPANS {
+            self.spans.push((engine, start, free));
+        }
         line.under_way.push(free + latency);
         if line.started.len() < QUEUE {
             line.started.push(start);
@@ -83,13 +151,18 @@ struct Slot {
 }
 
 /// What was followed.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Predicted {
     /// Cycles of one core's block, shared memories counted.
     pub total: f64,
     /// Cycles that the unit is busy.
     pub unit: f64,
+    /// The first statements: engine, start and end.
+    pub spans: Vec<(EngineId, f64, f64)>,
 }
+
+/// Statements that are kept for the picture.
+const SPANS: usize = 600;
 
 struct Follower<'a, 'b> {
     timer: &'a Timer<'b>,
@@ -100,7 +173,7 @@ struct Follower<'a, 'b> {
     turn: Vec<u64>,
     fed: [Vec<Slot>; 2],
     fed_turn: usize,
-    known: BTreeMap<(usize, u64), (f64, f64)>,
+    known: BTreeMap<(usize, u64), ([f64; 3], f64)>,
     miss: Vec<f64>,
 }
 
@@ -119,7 +192,14 @@ pub fn predict(timer: &Timer<'_>, found: &Found) -> Option<Predicted> {
         timer,
         found,
         counts,
-        core: Core { lines: BTreeMap::new(), issued: 0.0, end: 0.0 },
+        core: Core {
+            main: Shared::default(),
+            cache: Shared::default(),
+            lines: BTreeMap::new(),
+            spans: Vec::new(),
+            issued: 0.0,
+            end: 0.0,
+        },
         slots,
         turn: vec![0; timer.operator.operands.len()],
         fed: [vec![Slot::default(); 2], vec![Slot::default(); 2]],
@@ -150,7 +230,7 @@ pub fn predict(timer: &Timer<'_>, found: &Found) -> Option<Predicted> {
         total += pace * (all - followed) as f64;
         unit *= all as f64 / followed as f64;
     }
-    Some(Predicted { total, unit })
+    Some(Predicted { total, unit, spans: follower.core.spans })
 }
 
 impl Follower<'_, '_> {
@@ -179,7 +259,7 @@ impl Follower<'_, '_> {
     }
 
     /// Cycles and latency of the copy of a tile.
-    fn copy(&mut self, operand: usize, index: &[u64]) -> (f64, f64) {
+    fn copy(&mut self, operand: usize, index: &[u64]) -> ([f64; 3], f64) {
         let edges = index.iter().enumerate().fold(0_u64, |mask, (dim, at)| {
             mask | (u64::from(at + 1 == self.counts[dim]) << (2 * dim)) | (u64::from(*at == 0) << (2 * dim + 1))
         });
@@ -208,11 +288,13 @@ impl Follower<'_, '_> {
         let alone = moved * ((1.0 - miss) / hop.hit_rate + miss / hop.rate);
         let cores = timer.cores as f64;
         let to_main = if output { 1.0 } else { miss };
-        let shared = bytes * cores * to_main / timer.machine.main_rate;
-        let shared = shared.max(timer.machine.cache.map_or(0.0, |(_, _, rate)| bytes * cores / rate));
+        // Behind a cache whole sectors come, and neighbours find the rest of theirs there.
+        let rounded = if timer.machine.cache.is_some() { bytes } else { bytes * shape.rounding(hop) };
+        let of_main = rounded * cores * to_main / timer.machine.main_rate;
+        let of_cache = timer.machine.cache.map_or(0.0, |(_, _, rate)| bytes * cores / rate);
         let starts = (bytes / hop.largest as f64).ceil().max(1.0);
         let latency = if miss > 0.0 { hop.latency[1] } else { hop.latency[0] };
-        let result = (starts * hop.startup + alone.max(shared), latency);
+        let result = ([starts * hop.startup + alone, of_main, of_cache], latency);
         self.known.insert((operand, edges), result);
         result
     }
@@ -247,7 +329,7 @@ impl Follower<'_, '_> {
             let ready = self.slot(out).there;
             let (cycles, latency) = self.copy(out, index);
             let (engine, outstanding) = (self.hop(out).engine, self.hop(out).outstanding);
-            let done = self.core.run(engine, ready, cycles, latency, outstanding);
+            let done = self.core.run_shared(engine, ready, cycles, latency, outstanding);
             self.slot(out).read = done;
         }
         Some(())
@@ -288,7 +370,7 @@ impl Follower<'_, '_> {
         let (cycles, latency) = self.copy(operand, index);
         let (engine, outstanding) = (self.hop(operand).engine, self.hop(operand).outstanding);
         let ready = self.slot(operand).read;
-        let there = self.core.run(engine, ready, cycles, latency, outstanding);
+        let there = self.core.run_shared(engine, ready, cycles, latency, outstanding);
         self.slot(operand).there = there;
     }
 

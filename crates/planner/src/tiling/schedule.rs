@@ -7,7 +7,7 @@
 //!   4. time        closed form, the least of all candidates; ties go to traffic, then to bytes near the unit
 //! ```
 
-use super::bounds::{IoBound, io_bound};
+use super::bounds::{IoBound, attention_by_sums, io_bound, io_bound_with};
 use super::gemm::{Feed, Feeder, Gemm};
 use super::instructions::{Instruction, instructions};
 use super::machine::{Machine, MachineError, Room};
@@ -17,7 +17,7 @@ use super::operator::{DimRole, OperandRole, Operator, OperatorKind, Unit};
 use super::predict::predict;
 use super::search::{Found, SearchError, search};
 use npumem_ir::device::Precision;
-use npumem_ir::{Device, LinkId, SpaceId};
+use npumem_ir::{Device, EngineId, LinkId, SpaceId};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -102,6 +102,8 @@ pub struct Schedule {
     pub found: Found,
     /// Slots.
     pub slots: Slots,
+    /// Dims whose loop runs backwards in every other turn of the loop outside: what was read last is still in the cache.
+    pub back_and_forth: Vec<usize>,
     /// The feed of the matrix unit.
     pub feed: Option<Feed>,
     /// The product that the unit sees.
@@ -116,6 +118,8 @@ pub struct Schedule {
     pub time: CoreTime,
     /// Cycles, copy by copy.
     pub cycles: f64,
+    /// The first statements of one core: engine, start and end.
+    pub spans: Vec<(EngineId, f64, f64)>,
     /// The compute roofline and the bandwidth roofline, in cycles.
     pub roofs: [f64; 2],
     /// Nodes of all searches.
@@ -159,6 +163,7 @@ pub(crate) struct Bench<'a> {
     pub operands: Vec<NestOperand>,
     pub instructions: Vec<Instruction>,
     pub largest: Vec<u64>,
+    pub exact: Option<Vec<u64>>,
 }
 
 /// The machine of an operator on a device.
@@ -180,21 +185,40 @@ pub fn machine_for(operator: &Operator, device: &Device) -> Result<Machine, Tile
     }
 }
 
+/// What is asked of a schedule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// What is best.
+    pub goal: Goal,
+    /// These tiles and no others.
+    pub tiles: Option<Vec<u64>>,
+    /// These slots and no others.
+    pub slots: Option<Slots>,
+}
+
 /// The best schedule of an operator on a device.
 ///
 /// # Errors
 /// When it cannot run there, or no tile fits.
 pub fn schedule(operator: &Operator, device: &Device, goal: Goal) -> Result<Schedule, TileError> {
+    schedule_as(operator, device, &Request { goal, ..Request::default() })
+}
+
+/// As [`schedule`], with some of it given.
+///
+/// # Errors
+/// When it cannot run there, or no tile fits.
+pub fn schedule_as(operator: &Operator, device: &Device, request: &Request) -> Result<Schedule, TileError> {
     let machine = machine_for(operator, device)?;
     let whole = whole_kernels(operator);
     let operator = &whole;
-    match best_schedule(operator, &machine, goal) {
+    match best_schedule(operator, &machine, request) {
         // Rows that do not fit whole are read twice.
         Err(TileError::DoesNotFit { .. }) if matches!(operator.kind, OperatorKind::Softmax | OperatorKind::Norm) => {
             let mut twice = operator.clone();
             twice.dims.iter_mut().for_each(|dim| dim.whole = false);
             twice.passes = 2;
-            let mut found = best_schedule(&twice, &machine, goal)?;
+            let mut found = best_schedule(&twice, &machine, request)?;
             found.notes.push(
                 "a row does not fit near the unit: every input is read twice (statistics first, then the result)"
                     .into(),
@@ -218,12 +242,20 @@ pub(crate) fn whole_kernels(operator: &Operator) -> Operator {
     whole
 }
 
-fn best_schedule(operator: &Operator, machine: &Machine, goal: Goal) -> Result<Schedule, TileError> {
-    let bench = Bench::new(operator, machine);
+fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> Result<Schedule, TileError> {
+    let goal = request.goal;
+    let mut bench = Bench::new(operator, machine);
+    bench.exact.clone_from(&request.tiles);
+    let bench = bench;
     let bits = sides(operator);
     let feeder = (operator.unit == Unit::Matrix).then(|| Feeder::new(machine, bits));
     let mut partitions = bench.partitions(feeder.as_ref());
     let many = partitions.len();
+    if goal == Goal::Traffic {
+        // A little less traffic is not worth idle cores.
+        let least = partitions.iter().map(|(_, least)| *least).reduce(f64::min).unwrap_or(0.0);
+        partitions.retain(|(_, one)| *one <= least * 1.25);
+    }
     partitions.truncate(MAX_PARTITIONS);
     let mut all: Vec<Candidate> = Vec::new();
     let mut work = 0;
@@ -246,7 +278,10 @@ fn best_schedule(operator: &Operator, machine: &Machine, goal: Goal) -> Result<S
                 break;
             }
             searched += 1;
-            for slots in [Slots::All, Slots::Inputs, Slots::Single] {
+            for slots in [Slots::All, Slots::Inputs, Slots::Streamed, Slots::Single] {
+                if request.slots.is_some_and(|asked| asked != slots) {
+                    continue;
+                }
                 match bench.block(parts, slots, *pass, limit, *least, feeder.as_ref()) {
                     Ok((found, time)) => {
                         work += found.work;
@@ -259,7 +294,15 @@ fn best_schedule(operator: &Operator, machine: &Machine, goal: Goal) -> Result<S
                             score[0] = score[0].saturating_mul(u128::from(parts.iter().product::<u64>()));
                         }
                         best = best.min(score[0]);
-                        all.push(Candidate { score, parts: parts.clone(), slots, found, time, cycles: 0.0 });
+                        all.push(Candidate {
+                            score,
+                            parts: parts.clone(),
+                            slots,
+                            found,
+                            time,
+                            cycles: 0.0,
+                            spans: Vec::new(),
+                        });
                     }
                     Err(why) => refused = Some(why),
                 }
@@ -269,7 +312,7 @@ fn best_schedule(operator: &Operator, machine: &Machine, goal: Goal) -> Result<S
     all.sort_by(|a, b| (a.score, &a.parts, a.slots).cmp(&(b.score, &b.parts, b.slots)));
     all.truncate(if goal == Goal::Time { FOLLOWED } else { 1 });
     for one in &mut all {
-        one.cycles = bench.follow(one, feeder.as_ref());
+        (one.cycles, one.spans) = bench.follow(one, feeder.as_ref());
     }
     // The first of the fastest: ties keep the order of the scores.
     let fastest = all.into_iter().reduce(|best, one| if one.cycles < best.cycles { one } else { best });
@@ -300,6 +343,7 @@ struct Candidate {
     found: Found,
     time: CoreTime,
     cycles: f64,
+    spans: Vec<(EngineId, f64, f64)>,
 }
 
 /// Bits of the elements of the left and the right operand.
@@ -378,7 +422,7 @@ impl<'a> Bench<'a> {
         let largest = operator.dims.iter().enumerate().map(|(dim, about)| if one(dim) { 1 } else { about.extent });
         let largest = largest.collect();
         let instructions = if operator.unit == Unit::Vector { instructions(operator) } else { Vec::new() };
-        Bench { operator, machine, gemm, granules, pools, rooms, operands, instructions, largest }
+        Bench { operator, machine, gemm, granules, pools, rooms, operands, instructions, largest, exact: None }
     }
 
     /// Every way to cut the parallel dims into blocks for the cores, the least time first.
@@ -492,7 +536,7 @@ impl<'a> Bench<'a> {
             largest: self.largest.clone(),
             slots,
             spill: false,
-            exact: None,
+            exact: self.exact.clone(),
         }
     }
 
@@ -547,15 +591,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Cycles of a candidate, copy by copy.
-    fn follow(&self, one: &Candidate, feeder: Option<&Feeder<'_>>) -> f64 {
+    fn follow(&self, one: &Candidate, feeder: Option<&Feeder<'_>>) -> (f64, Vec<(EngineId, f64, f64)>) {
         let block = self.block_operator(&one.parts);
         let timer = self.timer(&block, &one.parts, one.slots, feeder);
-        let followed = predict(&timer, &one.found).map_or(one.time.total, |followed| followed.total);
-        followed.max(one.time.main).max(one.time.cache)
+        predict(&timer, &one.found).map_or((one.time.total, Vec::new()), |followed| (followed.total, followed.spans))
     }
 
     fn finish(&self, one: Candidate, goal: Goal, feeder: Option<&Feeder<'_>>) -> Schedule {
-        let Candidate { parts, slots, found, time, cycles, .. } = one;
+        let Candidate { parts, slots, found, time, cycles, spans, .. } = one;
         let operator = self.operator;
         let cores: u64 = parts.iter().product();
         let feed = feeder.and_then(|feeder| {
@@ -563,7 +606,8 @@ impl<'a> Bench<'a> {
         });
         let block = self.block_of(&parts);
         let buffers = self.buffers(&found, feed.as_ref());
-        let links = self.links(&parts, &block, &found, feed.as_ref());
+        let mut back_and_forth = Vec::new();
+        let links = self.links(&parts, &block, &found, feed.as_ref(), &mut back_and_forth);
         let machine = self.machine;
         let all = machine.rate * machine.cores as f64;
         let operations =
@@ -572,6 +616,9 @@ impl<'a> Bench<'a> {
         let mut notes = Vec::new();
         if operator.unit == Unit::Matrix && operator.vector_per_output > 0 {
             notes.push("the functions after the product are taken to run on the way out of the accumulators; their time is not counted".into());
+        }
+        if exchange(operator, machine) > 0 {
+            notes.push("matrix and vector cores share no memory nearer than the cache: scores and weights cross it, and their time and the softmax's are not counted".into());
         }
         if operator.split > 1 {
             notes.push(format!(
@@ -589,12 +636,14 @@ impl<'a> Bench<'a> {
             cores,
             found,
             slots,
+            back_and_forth,
             feed,
             gemm: self.gemm.clone(),
             buffers,
             rooms: self.rooms.clone(),
             links,
             cycles,
+            spans,
             time,
             roofs,
             work: 0,
@@ -664,19 +713,28 @@ impl<'a> Bench<'a> {
         round_up(m, fm) * round_up(n, fn_) * batch * self.operands[operand].near_bits / 8
     }
 
-    fn links(&self, parts: &[u64], block: &[u64], found: &Found, feed: Option<&Feed>) -> Vec<LinkTraffic> {
+    fn links(
+        &self,
+        parts: &[u64],
+        block: &[u64],
+        found: &Found,
+        feed: Option<&Feed>,
+        turned: &mut Vec<usize>,
+    ) -> Vec<LinkTraffic> {
         let (operator, machine) = (self.operator, self.machine);
         let cores = u128::from(parts.iter().product::<u64>());
         let name = |space: SpaceId| self.rooms.iter().find(|room| room.space == space).map(|room| room.name.clone());
         let near: u64 = self.rooms.iter().map(|room| room.capacity).sum();
-        let bound = spread_bound(operator, near, u64::try_from(cores).unwrap_or(1));
+        let bound = self.core_bound(near, u64::try_from(cores).unwrap_or(1));
+        let exchange = u128::from(exchange(operator, machine));
         let mut links = Vec::new();
         let core_reads: u128 =
-            found.read.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() * cores * u128::from(operator.passes);
+            found.read.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() * cores * u128::from(operator.passes)
+                + exchange;
         let writes: u128 = found.written.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() * cores;
         let inward = name(machine.left.hops[0].to).unwrap_or_default();
         if let Some((_, capacity, _)) = machine.cache {
-            let (read, written) = self.main_traffic(parts, block, found, capacity);
+            let (read, written) = self.main_traffic(parts, block, found, capacity, turned);
             links.push(LinkTraffic {
                 name: "main memory<->cache".into(),
                 link: None,
@@ -715,8 +773,36 @@ impl<'a> Bench<'a> {
         links
     }
 
+    /// The least traffic to the cores.
+    fn core_bound(&self, near: u64, cores: u64) -> IoBound {
+        let mut bound = spread_bound(self.operator, near, cores);
+        let sums = &self.machine.out.near;
+        let own = self.machine.left.near.space != sums.space
+            && self.machine.left.stage.as_ref().is_none_or(|stage| stage.space != sums.space);
+        let by_sums =
+            attention_by_sums(self.operator, sums.capacity, near.saturating_sub(sums.capacity)).filter(|_| own);
+        if let Some((bytes, formula)) = by_sums.filter(|(bytes, _)| *bytes > bound.bytes) {
+            bound.bytes = bytes;
+            bound.formula = formula;
+            bound.source = "counted; of all schedules that keep sums in the accumulators".into();
+        }
+        let exchange = u128::from(exchange(self.operator, self.machine));
+        if exchange > 0 {
+            bound.bytes += exchange;
+            bound.formula.push_str("; and scores and weights between the cores, which share no nearer memory");
+        }
+        bound
+    }
+
     /// Bytes between main memory and its cache: what comes again after more than the cache holds is read again.
-    fn main_traffic(&self, parts: &[u64], block: &[u64], found: &Found, capacity: u64) -> (u128, u128) {
+    fn main_traffic(
+        &self,
+        parts: &[u64],
+        block: &[u64],
+        found: &Found,
+        capacity: u64,
+        turned: &mut Vec<usize>,
+    ) -> (u128, u128) {
         let operator = self.operator;
         let count = |dim: usize| block[dim].div_ceil(found.tiles[dim]);
         // Distinct bytes of an operand, all cores together, when the loops at `inner` run and the others stand.
@@ -740,7 +826,7 @@ impl<'a> Bench<'a> {
             if !matches!(operand.role, OperandRole::Input | OperandRole::Late) {
                 continue;
             }
-            let mut times = u128::from(operator.passes);
+            let mut times = operator.passes as f64;
             let inner_most = found.order.iter().rposition(|dim| operand.touches(*dim) && count(*dim) > 1);
             for (place, dim) in found.order.iter().enumerate() {
                 if operand.touches(*dim) || inner_most.is_none_or(|last| place > last) {
@@ -748,15 +834,38 @@ impl<'a> Bench<'a> {
                 }
                 // One turn of this loop touches everything that its inner loops touch.
                 let inside = |with: usize| found.order.iter().position(|d| *d == with).is_none_or(|p| p > place);
+                // What is used once leaves the cache first: a hint on its copies.
+                let comes_again = |other: usize| {
+                    let other = &operator.operands[other];
+                    other.role == OperandRole::Input
+                        && !found.order.iter().all(|dim| other.touches(*dim) || count(*dim) == 1)
+                        && found.order[..=place].iter().any(|dim| !other.touches(*dim) && count(*dim) > 1)
+                };
                 let all: f64 = (0..operator.operands.len())
-                    .filter(|other| operator.operands[*other].role != OperandRole::Temporary)
+                    .filter(|other| comes_again(*other))
                     .map(|other| distinct(other, &inside))
                     .sum();
-                if all > capacity as f64 {
-                    times = times.saturating_mul(u128::from(count(*dim)));
+                if all <= capacity as f64 {
+                    continue;
+                }
+                let again = (count(*dim) - 1) as f64;
+                let inner: Vec<usize> = found.order[place + 1..]
+                    .iter()
+                    .copied()
+                    .filter(|with| operand.touches(*with) && count(*with) > 1)
+                    .collect();
+                match inner.as_slice() {
+                    // Back and forth: a cache's worth of what was touched last is still there.
+                    [one] => {
+                        times *= 1.0 + again * (1.0 - capacity as f64 / all);
+                        if !turned.contains(one) {
+                            turned.push(*one);
+                        }
+                    }
+                    _ => times *= 1.0 + again,
                 }
             }
-            read += u128::from(operator.moved_bytes(operand)) * times;
+            read += (operator.moved_bytes(operand) as f64 * times) as u128;
         }
         let out = operator.output();
         (read, u128::from(operator.moved_bytes(&operator.operands[out])))
@@ -824,6 +933,16 @@ fn copies(block: &Operator, operator: &Operator, at: usize, found: &Found) -> f6
     tiles * turns
 }
 
+/// Bytes that attention hands between matrix and vector cores, where those share no nearer memory than the cache: scores
+/// there, weights back, each written and read.
+fn exchange(operator: &Operator, machine: &Machine) -> u64 {
+    if operator.kind != OperatorKind::Attention || machine.softmax.is_some() {
+        return 0;
+    }
+    let bits = 2 * (operator.accumulates.bits() + operator.operands[0].element.bits());
+    super::operator::bytes_of(operator.points, bits)
+}
+
 /// Bytes of a space through which results leave.
 fn staging(capacity: u64, alignment: u64) -> u64 {
     let part = capacity / 8 / alignment.max(1) * alignment.max(1);
@@ -832,7 +951,7 @@ fn staging(capacity: u64, alignment: u64) -> u64 {
 
 /// The bound of a boundary that many cores share: each has its own room and may begin with it full.
 fn spread_bound(operator: &Operator, capacity: u64, cores: u64) -> IoBound {
-    let mut bound = io_bound(operator, capacity);
+    let mut bound = io_bound_with(operator, capacity, operator.accumulates.bits());
     if matches!(operator.kind, OperatorKind::Matmul | OperatorKind::Conv | OperatorKind::Attention) && cores > 1 {
         let slack = match operator.kind {
             OperatorKind::Attention => u128::from(capacity),

@@ -4,7 +4,7 @@
 //! room than there is even with the smallest candidates for the rest, or when its least traffic even with the best
 //! candidates for the rest is no better than what was found. Ties go to fewer copies, then to fewer bytes near the unit.
 
-use super::nest::{Nest, Part};
+use super::nest::{Nest, Part, Slots};
 use super::operator::OperandRole;
 use thiserror::Error;
 
@@ -167,7 +167,7 @@ pub(crate) fn found(nest: &Nest, picks: &[usize], order: &[usize], score: Score,
     let mut taken = vec![0_u64; nest.pools.len()];
     for part in &nest.parts {
         if let Some(pool) = part.pool {
-            taken[pool] = taken[pool].saturating_add(nest.bytes_taken(part, picks));
+            taken[pool] = taken[pool].saturating_add(nest.bytes_taken(part, picks, order));
         }
     }
     let slot_bytes =
@@ -178,7 +178,7 @@ pub(crate) fn found(nest: &Nest, picks: &[usize], order: &[usize], score: Score,
         read,
         written,
         slot_bytes: slot_bytes.collect(),
-        slots: nest.parts.iter().map(|part| nest.slots_of(part, picks)).collect(),
+        slots: nest.parts.iter().map(|part| nest.slots_of(part, picks, order)).collect(),
         taken,
         score,
         work,
@@ -221,7 +221,7 @@ fn too_small(nest: &Nest) -> SearchError {
     let picks = vec![0; nest.choices.len()];
     let mut worst = (0_u64, 0_usize);
     for (at, pool) in nest.pools.iter().enumerate() {
-        let of = |part: &Part| if part.pool == Some(at) { nest.bytes_taken(part, &picks) } else { 0 };
+        let of = |part: &Part| if part.pool == Some(at) { nest.bytes_taken(part, &picks, &nest.orders[0]) } else { 0 };
         let taken = nest.parts.iter().map(of).fold(0, u64::saturating_add);
         if taken > pool.capacity && taken > worst.0 {
             worst = (taken, at);
@@ -285,11 +285,16 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
                 self.go(depth + 1);
             }
             // The largest that fits moves no more than any smaller one.
-            if last && self.nest.monotone[dim] {
+            if last && self.nest.monotone[dim] && self.fits_every_order() {
                 break;
             }
         }
         self.picks[dim] = 0;
+    }
+
+    /// Slots follow the order in one case only.
+    fn fits_every_order(&self) -> bool {
+        self.nest.slots != Slots::Streamed || self.nest.orders.iter().all(|order| self.nest.fits(&self.picks, order))
     }
 
     fn picked(&self, depth: usize, dims: &[usize]) -> bool {
@@ -314,14 +319,9 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
         self.nest.pools.iter().zip(taken).all(|(pool, taken)| taken <= pool.capacity)
     }
 
+    /// Whether it fits in some order.
     fn fits_whole(&self) -> bool {
-        let mut taken = [0_u64; 8];
-        for part in &self.nest.parts {
-            if let Some(pool) = part.pool {
-                taken[pool] = taken[pool].saturating_add(self.nest.bytes_taken(part, &self.picks));
-            }
-        }
-        self.nest.pools.iter().zip(taken).all(|(pool, taken)| taken <= pool.capacity)
+        self.nest.orders.iter().any(|order| self.nest.fits(&self.picks, order))
     }
 
     /// Whether the least traffic of some order, with the best candidates for the rest, beats what was found.
@@ -357,7 +357,6 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
     fn leaf(&mut self) -> Score {
         let nest = self.nest;
         let mut least = [u128::MAX; 3];
-        let taken = nest.parts.iter().map(|part| nest.bytes_taken(part, &self.picks)).fold(0, u64::saturating_add);
         let once: Vec<u128> = nest.parts.iter().map(|part| nest.once(part, &self.picks)).collect();
         for (index, order) in nest.orders.iter().enumerate() {
             self.work += 1;
@@ -369,9 +368,11 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
                 self.read[at] = read;
                 self.written[at] = written;
             }
-            if spilled && !nest.spill {
+            if (spilled && !nest.spill) || (nest.slots == Slots::Streamed && !nest.fits(&self.picks, order)) {
                 continue;
             }
+            let taken =
+                nest.parts.iter().map(|part| nest.bytes_taken(part, &self.picks, order)).fold(0, u64::saturating_add);
             let leaf = Leaf { nest, picks: &self.picks, order, read: &self.read, written: &self.written, taken };
             let score = self.objective.score(&leaf);
             least = least.min(score);

@@ -71,15 +71,22 @@ impl Shape {
         Shape { run: bytes(run), runs: runs as f64, step: (step.saturating_mul(bits) / 8).max(u64::from(step != 0)) }
     }
 
-    /// Bytes that the engine moves for one byte of the tile, over the share of the rate that it gets.
+    fn spread(&self, unit: u64) -> u64 {
+        if self.step == 0 { unit } else { gcd(self.step, unit) }
+    }
+
+    /// Bytes that the engine moves for one byte of the tile: runs rounded out to its grain.
+    #[must_use]
+    pub fn rounding(&self, hop: &Hop) -> f64 {
+        let grain = hop.granularity.max(1);
+        let even = self.spread(grain) as f64;
+        ((self.run / even).ceil() * even + (grain as f64 - even)) / self.run
+    }
+
+    /// As [`Shape::rounding`], over the share of the rate that unaligned runs get.
     #[must_use]
     pub fn inflation(&self, hop: &Hop) -> f64 {
-        let grain = hop.granularity.max(1);
-        let spread = |unit: u64| if self.step == 0 { unit } else { gcd(self.step, unit) };
-        let even = spread(grain) as f64;
-        let rounded = (self.run / even).ceil() * even + (grain as f64 - even);
-        let aligned = spread(hop.alignment.max(1)) as f64 / hop.alignment.max(1) as f64;
-        let share = 1.0 - (1.0 - aligned) * (1.0 - hop.unaligned_share);
-        rounded / self.run / share
+        let aligned = self.spread(hop.alignment.max(1)) as f64 / hop.alignment.max(1) as f64;
+        self.rounding(hop) / (1.0 - (1.0 - aligned) * (1.0 - hop.unaligned_share))
     }
 }

@@ -95,7 +95,13 @@ impl Writer<'_> {
         // What is added at the end comes the way of the other inputs, wherever it is used.
         let hop = if about.role == OperandRole::Late { &self.schedule.machine.left.hops[0] } else { hop };
         let engine = self.engine_name(hop.engine);
-        self.builder.run(Operation { reads: vec![from], writes: vec![to], ..Operation::new("tload", engine) });
+        let mut load = Operation { reads: vec![from], writes: vec![to], ..Operation::new("tload", engine) };
+        // Read once, while others come back to what they read: it leaves the cache first.
+        let once = self.schedule.found.order.iter().all(|dim| about.touches(*dim));
+        if !self.schedule.back_and_forth.is_empty() && once {
+            load.attributes.insert("cache".into(), "first-out".into());
+        }
+        self.builder.run(load);
     }
 
     pub(super) fn store(&mut self) {

@@ -202,8 +202,9 @@ impl<'a> Writer<'a> {
         let tile = self.schedule.found.tiles[dim];
         let count = self.builder.value(Op::Div, vec![length.plus(&number(tile - 1)), number(tile)]);
         let name = format!("{}_tile", self.operator.dims[dim].name);
-        let index = Affine::scalar(self.builder.begin_for(name, 0, count, 1));
-        let offset = index.times(signed(tile));
+        let index = Affine::scalar(self.builder.begin_for(name, 0, count.clone(), 1));
+        let place = self.back_and_forth(dim, depth, &index, &count);
+        let offset = place.times(signed(tile));
         self.start[dim] = start.plus(&offset);
         self.length[dim] = if self.divides(dim) {
             number(tile)
@@ -218,6 +219,17 @@ impl<'a> Writer<'a> {
         self.length[dim] = length;
         self.index[dim] = None;
         self.store_at(depth);
+    }
+
+    /// Which tile a turn is at: from the end in every other turn of the loop outside, where the schedule goes back and forth.
+    fn back_and_forth(&mut self, dim: usize, depth: usize, index: &Affine, count: &Affine) -> Affine {
+        let outside = depth.checked_sub(1).and_then(|at| self.index[self.schedule.found.order[at]].clone());
+        let (true, Some(outside)) = (self.schedule.back_and_forth.contains(&dim), outside) else {
+            return index.clone();
+        };
+        let odd = self.builder.value(Op::Rem, vec![outside, number(2)]);
+        let from_end = count.minus(index).minus(&number(1));
+        self.builder.value(Op::Select, vec![odd, from_end, index.clone()])
     }
 
     /// Whether every tile of a dim is whole, in every block.

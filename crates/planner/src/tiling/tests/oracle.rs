@@ -69,6 +69,12 @@ fn permutations(count: usize) -> Vec<Vec<usize>> {
     all
 }
 
+/// Whether an operand changes in the innermost loop that has more than one turn.
+fn streamed(operator: &Operator, tiles: &[u64], order: &[usize], operand: &crate::tiling::Operand) -> bool {
+    let turns = |dim: &&usize| operator.dims[**dim].extent > tiles[**dim];
+    order.iter().rev().find(turns).is_some_and(|dim| operand.touches(*dim))
+}
+
 fn brute_force(operator: &Operator, capacity: u64, slots: Slots) -> Option<u128> {
     let mut tiles = vec![1_u64; operator.dims.len()];
     let orders = permutations(operator.dims.len());
@@ -82,6 +88,9 @@ fn brute_force(operator: &Operator, capacity: u64, slots: Slots) -> Option<u128>
                 .enumerate()
                 .map(|(at, operand)| {
                     let double = match operand.role {
+                        OperandRole::Input | OperandRole::Late if slots == Slots::Streamed => {
+                            streamed(operator, &tiles, order, operand)
+                        }
                         OperandRole::Input | OperandRole::Late => slots != Slots::Single,
                         OperandRole::Output => slots == Slots::All,
                         OperandRole::Temporary => false,
@@ -141,7 +150,7 @@ fn the_search_finds_the_optimum_of_a_thousand_small_problems() {
             Err(error) => panic!("{text}: {error}"),
         };
         let capacity = 4 + random.below(160);
-        let slots = [Slots::Single, Slots::Inputs, Slots::All][random.below(3) as usize];
+        let slots = [Slots::Single, Slots::Streamed, Slots::Inputs, Slots::All][random.below(4) as usize];
         match (two_level(&operator, capacity, slots), brute_force(&operator, capacity, slots)) {
             (Ok(found), Some(best)) => {
                 assert_eq!(found.traffic(), best, "{text} in {capacity} bytes, slots {}: {found:?}", slots.word());
