@@ -321,3 +321,92 @@ fn slots_overlap_balanced_copies_and_compute() {
     println!("three engines, 64 tiles: {three:.3} (limit {:.3})", 192.0 / 66.0);
     assert!(three >= 2.85, "{three}");
 }
+
+/// A `.npy` file of version 1.
+fn npy(path: &str, kind: &str, shape: &[u64], bytes: &[u8]) {
+    let shape: String = shape.iter().map(|extent| format!("{extent}, ")).collect();
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+    while (header.len() + 11) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+    file.extend(header.as_bytes());
+    file.extend(bytes);
+    std::fs::write(path, file).unwrap();
+}
+
+/// Runs a schedule with values; the bytes of its result.
+fn computed(spec: &str, device: &str, inputs: &[(&str, &str, &[u64], Vec<u8>)], result: &str) -> Vec<u8> {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("values-{device}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let program = at("tile.npumem");
+    json(&[spec, "--device", device, "-o", &program]);
+    let mut arguments =
+        vec!["run".to_owned(), program, "--device".into(), device.into(), "--values".into(), "--sanitize".into()];
+    for (name, kind, shape, bytes) in inputs {
+        let file = at(&format!("{name}.npy"));
+        npy(&file, kind, shape, bytes);
+        arguments.extend(["--input".into(), format!("{name}={file}")]);
+    }
+    let file = at("result.npy");
+    arguments.extend(["--output".into(), format!("{result}={file}")]);
+    let output = Command::new(env!("CARGO_BIN_EXE_npumem")).args(&arguments).output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{spec} on {device}: {said}");
+    let bytes = std::fs::read(file).unwrap();
+    let header = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    bytes[10 + header..].to_vec()
+}
+
+#[test]
+fn schedules_compute_what_they_should() {
+    let mut random = npumem_testing::Random(3);
+    let mut whole = |count: u64| -> Vec<i64> { (0..count).map(|_| random.below(15) as i64 - 7).collect() };
+    let floats = |list: &[i64]| -> Vec<u8> { list.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect() };
+    let read = |bytes: &[u8]| -> Vec<f32> {
+        bytes.chunks(4).map(|part| f32::from_le_bytes(part.try_into().unwrap())).collect()
+    };
+    for device in ["generic-npu", "ascend-910b2"] {
+        // Tiles do not divide, and neither do the fractals.
+        let (m, n, k) = (77, 53, 300);
+        let (a, b) = (whole(m * k), whole(k * n));
+        let bytes = |list: &[i64]| -> Vec<u8> { list.iter().map(|value| *value as u8).collect() };
+        let inputs = [("a_gm", "|i1", &[m, k][..], bytes(&a)), ("b_gm", "|i1", &[k, n][..], bytes(&b))];
+        let c = computed("matmul m=77 n=53 k=300 a=i8 b=i8 c=i32", device, &inputs, "c_gm");
+        let c: Vec<i64> = c.chunks(4).map(|part| i64::from(i32::from_le_bytes(part.try_into().unwrap()))).collect();
+        for (at, value) in c.iter().enumerate() {
+            let (row, column) = (at as u64 / n, at as u64 % n);
+            let sum: i64 = (0..k).map(|deep| a[(row * k + deep) as usize] * b[(deep * n + column) as usize]).sum();
+            assert_eq!(*value, sum, "product on {device}, row {row}, column {column}");
+        }
+        let (rows, columns) = (37, 300);
+        let (x, y) = (whole(rows * columns), whole(columns));
+        let at = |row: u64, column: u64| x[(row * columns + column) as usize];
+        let one = [("a_gm", "<f4", &[rows, columns][..], floats(&x))];
+        let both = [one[0].clone(), ("b_gm", "<f4", &[1, columns][..], floats(&y))];
+        let sum =
+            read(&computed("elementwise shape=37x300 a=f32 b=f32 b-shape=1x300 op=add,relu", device, &both, "out_gm"));
+        let total = read(&computed("reduce shape=37x300 a=f32 c=f32", device, &one, "c_gm"));
+        let soft = read(&computed("softmax shape=37x300 a=f32", device, &one, "c_gm"));
+        let from = [("in_gm", "<f4", &[rows, columns][..], floats(&x))];
+        let turned = read(&computed("transpose shape=37x300 type=f32", device, &from, "out_gm"));
+        for row in 0..rows {
+            let exponentials: f64 = (0..columns).map(|column| (at(row, column) as f64).exp()).sum();
+            assert_eq!(total[row as usize], (0..columns).map(|column| at(row, column)).sum::<i64>() as f32, "{device}");
+            for column in 0..columns {
+                let place = (row * columns + column) as usize;
+                assert_eq!(sum[place], (at(row, column) + y[column as usize]).max(0) as f32, "{device}");
+                assert_eq!(turned[(column * rows + row) as usize], at(row, column) as f32, "{device}");
+                let expected = (at(row, column) as f64).exp() / exponentials;
+                assert!(
+                    (f64::from(soft[place]) - expected).abs() <= 1e-6 * expected.max(1e-3),
+                    "{device}: {} {expected}",
+                    soft[place]
+                );
+            }
+        }
+    }
+}

@@ -50,6 +50,7 @@ impl Writer<'_> {
             }
             shape.push(count);
         }
+        self.one_product(&mut shape);
         if extents.is_empty() {
             extents.push(Extent { count: number(1), stride: bytes(1) });
         }
@@ -63,9 +64,17 @@ impl Writer<'_> {
         let element = super::near_element(self.schedule, placed);
         let slot = if placed.slots > 1 { self.turn(self.depth_of(operand)) } else { number(0) };
         let axes = self.operator.operands[operand].axes.clone();
-        let shape = axes.iter().map(|axis| self.touched(axis).1).collect();
+        let mut shape: Vec<Affine> = axes.iter().map(|axis| self.touched(axis).1).collect();
+        self.one_product(&mut shape);
         let layout = self.near_layout(operand);
         Some(Access { slot, shape, layout, ..Access::whole(Root::Buffer(buffer), element) })
+    }
+
+    /// A tile of a product is rows and columns: the dims of the batch are one in it.
+    fn one_product(&self, shape: &mut Vec<Affine>) {
+        if self.operator.kind == crate::tiling::operator::OperatorKind::Matmul {
+            shape.drain(..shape.len().saturating_sub(2));
+        }
     }
 
     /// How a tile lies near the unit: in the blocks of the matrix unit where it has buffers of its own.

@@ -73,8 +73,14 @@ impl Writer<'_> {
         };
         let plain = self.operator.kind == OperatorKind::Matmul;
         let layout = Layout::RowMajor;
+        let side = |writer: &Self, at: usize| if writer.is_turned(at) { Layout::ColMajor } else { layout };
         let (a, b, c) = if plain {
-            (a, b, c)
+            let (left, right) = (side(self, 0), side(self, 1));
+            (
+                Self::seen_as(&a, m.clone(), k.clone(), left),
+                Self::seen_as(&b, k, n.clone(), right),
+                Self::seen_as(&c, m, n, layout),
+            )
         } else {
             (
                 Self::seen_as(&a, m.clone(), k.clone(), layout),
@@ -85,6 +91,13 @@ impl Writer<'_> {
         let engine = self.engine_name(self.schedule.machine.unit);
         let first = self.first_turn(None);
         self.accumulate(first, &engine, a, b, c);
+    }
+
+    /// Whether a side of a product lies in memory with its rows and columns exchanged.
+    pub(super) fn is_turned(&self, side: usize) -> bool {
+        let last = self.operator.operands[side].axes.last().and_then(crate::tiling::operator::Axis::as_plain);
+        let inner = if side == 0 { &self.schedule.gemm.depth } else { &self.schedule.gemm.columns };
+        self.operator.kind == OperatorKind::Matmul && last.is_some_and(|dim| !inner.contains(&dim))
     }
 
     /// `c = a b` in the first turn of the sum, `c += a b` in the others.
@@ -158,9 +171,21 @@ impl Writer<'_> {
         };
         let (mut a_part, mut b_part) = (seen(&a, &lm, &lk, 512), seen(&b, &lk, &ln, 512));
         // The rows of a window are gathered from all over the tile.
+        // A side that lies turned is the same blocks, seen from the other side.
+        let turned = Layout::Fractal { outer_col: false, inner_col: true, bytes: 512 };
         if !conv {
-            self.blocks(&mut a_part, &rows, &depth, fk, bits[0]);
-            self.blocks(&mut b_part, &depth, &columns, fn_, bits[1]);
+            if self.is_turned(0) {
+                self.blocks(&mut a_part, &depth, &rows, fm, bits[0]);
+                a_part.layout = turned;
+            } else {
+                self.blocks(&mut a_part, &rows, &depth, fk, bits[0]);
+            }
+            if self.is_turned(1) {
+                self.blocks(&mut b_part, &columns, &depth, fk, bits[1]);
+                b_part.layout = turned;
+            } else {
+                self.blocks(&mut b_part, &depth, &columns, fn_, bits[1]);
+            }
         }
         let mut c_part = seen(&c, &lm, &ln, 1024);
         self.blocks(&mut c_part, &rows, &columns, fn_, sum_bits);
@@ -226,7 +251,13 @@ impl Writer<'_> {
         let engine = self.engine_name(self.schedule.machine.unit);
         for instruction in instructions(self.operator) {
             let reads: Vec<Access> = instruction.reads.iter().filter_map(|at| self.near(*at)).collect();
-            let Some(write) = self.near(instruction.writes) else { continue };
+            let Some(mut write) = self.near(instruction.writes) else { continue };
+            if self.operator.kind == OperatorKind::Reduce {
+                // A column of results, or a row of them.
+                let along = write.shape.len();
+                let at = if instruction.name.starts_with("trow") { along } else { along.saturating_sub(1) };
+                write.shape.insert(at, number(1));
+            }
             if instruction.over == Over::Points {
                 self.window(&instruction.name, &engine, reads, write);
                 continue;

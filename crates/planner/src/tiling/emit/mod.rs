@@ -73,6 +73,9 @@ pub fn program(schedule: &Schedule, device: &Device) -> Result<Program, EmitErro
         return Err(not_yet("attention on a device whose vector units are in other cores"));
     }
     let mut writer = Writer::new(schedule, device);
+    if (0..2).any(|side| writer.is_turned(side) && !writer.turns_whole(side)) {
+        return Err(not_yet("a transposed operand whose tiles do not divide it"));
+    }
     writer.cut();
     writer.walk(0);
     Ok(writer.builder.finish()?)
@@ -129,6 +132,15 @@ impl<'a> Writer<'a> {
         writer
     }
 
+    /// Whether every tile of a transposed side is whole, or lies so that it need not be.
+    fn turns_whole(&self, side: usize) -> bool {
+        let [fm, fk, fn_] = self.schedule.machine.fractal;
+        let unit = fm.max(fk).max(fn_);
+        let whole = |dim: usize| self.divides(dim) && self.schedule.found.tiles[dim].is_multiple_of(unit);
+        let touched = (0..self.operator.dims.len()).filter(|dim| self.operator.operands[side].touches(*dim));
+        (side == 1 && self.is_fed()) || touched.filter(|dim| !self.schedule.gemm.batch.contains(dim)).all(whole)
+    }
+
     /// The shapes and layouts of tiles whose rows and columns are plain.
     fn describe(&mut self) {
         if self.operator.kind != OperatorKind::Matmul {
@@ -148,6 +160,8 @@ impl<'a> Writer<'a> {
                 super::operator::Side::Accumulator => [up(m, fm), up(n, fn_)],
                 super::operator::Side::Vector => continue,
             };
+            let shape =
+                if first && self.is_turned(operand.min(1)) && operand < 2 { [shape[1], shape[0]] } else { shape };
             let layout = self.near_layout(operand);
             let buffer = &mut self.builder.program_mut().buffers[self.inside[at].index()];
             buffer.shape = shape.to_vec();
