@@ -212,3 +212,23 @@ fn pictures_hold_every_statement_and_nothing_from_outside() {
     assert_eq!(data["slices"].as_array().unwrap().len(), 115);
     assert!(data["occupancy"].as_array().unwrap().len() >= 4);
 }
+
+/// Sizes that a file merely claims cost nothing: no hang, no allocation, no panic, in any mode.
+#[test]
+fn sizes_past_all_memory_are_survived() {
+    let scratch = npumem_testing::Scratch::new("huge");
+    let path = scratch.file(
+        "huge.npumem",
+        "npumem-program 1\nprogram huge\nscalar i = counter\nexternal x in gm bytes 4611686018427387904 : f32\nexternal z in gm : f32\n\
+         buffer t in vec bytes 1152921504606846976 : f32 shape 1x288230376151711744\nsteps\n\
+         for i = 0 to 9223372036854775807 step 4611686018427387904\n\
+         tload @mte2 vector reads x[0]:f32 writes t[0]:f32\ntadds @v reads t[0]:f32 writes t[0]:f32 with 1\n\
+         tload @mte2 vector reads z[9223372036854775800*i; 1000000 by 4]:f32 writes t[0; 9223372036854775807 by 9223372036854775807]:f32\n\
+         tstore @mte3 reads t[0]:f32 shape(3, 4, 5, 6, 7, 8, 9) writes z[-5; 3 by -7; 0 by 9]:f32\nend\n",
+    );
+    let path = path.to_str().unwrap();
+    for device in ["generic-npu", "ascend-910b2"] {
+        assert_eq!(npumem(&["run", path, "--device", device]).status.code(), Some(0));
+        assert_eq!(npumem(&["run", path, "--device", device, "--values", "--sanitize"]).status.code(), Some(1));
+    }
+}

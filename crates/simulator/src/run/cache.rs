@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// Runs of one access that are looked at one by one; an access with more misses with the rest.
 const MAX_RUNS: u64 = 1 << 16;
 
+/// Groups of 64 sectors of one place that are kept track of: 128 GiB in sectors of 128 bytes.
+const MAX_GROUPS: u64 = 1 << 24;
+
 /// The sectors that are in.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
@@ -43,6 +46,10 @@ impl Cache {
             return found;
         }
         let sector = self.sector;
+        if region.end() / sector / 64 >= MAX_GROUPS {
+            // Further away than is kept track of: always a miss, and no walk over what a file merely claims.
+            return Found { hit: 0, missed: region.bytes() };
+        }
         let groups = self.groups.entry(place).or_default();
         let mut fresh = 0_u64;
         let mut last = u64::MAX;
@@ -58,11 +65,7 @@ impl Cache {
                 let (group, bit) = (at / 64, at % 64);
                 let count = (64 - bit).min(end - at + 1);
                 let mask = if count == 64 { u64::MAX } else { ((1 << count) - 1) << bit };
-                let Some(index) = usize::try_from(group).ok().filter(|index| *index < (1 << 24)) else {
-                    found.missed += count * sector;
-                    at += count;
-                    continue;
-                };
+                let index = group as usize;
                 if groups.len() <= index {
                     groups.resize(index + 1, 0);
                 }
@@ -104,5 +107,7 @@ mod tests {
         assert_eq!(cache.touch(0, &Region::flat(100, 60)), Found { hit: 256, missed: 0 }, "whole sectors");
         assert_eq!(cache.touch(1, &Region::flat(0, 16 << 10)), Found { hit: 0, missed: 16 << 10 });
         assert_eq!(cache.touch(0, &tile).hit, 0);
+        let far = Region::flat(1 << 60, 1 << 61);
+        assert_eq!(cache.touch(0, &far), Found { hit: 0, missed: 1 << 61 });
     }
 }

@@ -7,7 +7,7 @@ use npumem_ir::program::{Layout, Program};
 use std::collections::BTreeMap;
 
 /// The most bytes that a run may hold: a typed refusal, not a full machine.
-pub const MAX_BYTES: u64 = 8 << 30;
+pub const MAX_BYTES: u64 = 4 << 30;
 
 /// Bytes of places.
 #[derive(Clone, Debug, Default)]

@@ -95,6 +95,10 @@ impl<'a> Values<'a> {
 
     /// Makes the bytes of an operand be there.
     fn ready(&mut self, core: u64, touch: &Touch) -> bool {
+        // Looked at before any walk over elements that a file merely claims.
+        if touch.payload() > MAX_BYTES {
+            return false;
+        }
         let buffer = self.program.buffer(touch.owner);
         let mut end = end_of(self.program, touch).max(touch.region.end());
         let external = self.places.external[touch.place as usize];
