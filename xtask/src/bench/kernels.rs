@@ -28,16 +28,21 @@ pub fn run() -> Result<Value, String> {
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
         let mut times = Vec::new();
         for _ in 0..RUNS {
-            let (code, ms) = timed(&program, &["check".into(), path.clone()])?;
-            if code != 0 {
-                return Err(format!("{}: exit code {code}", path.display()));
-            }
-            times.push(ms);
+            times.push(cpu(&program, &path)?);
         }
-        times.sort_by(f64::total_cmp);
-        let median = times[RUNS / 2];
-        println!("10,000 statements, {name:<8}  {median:>7.1} ms   (at most {MOST_MANY_MS} ms)");
-        rows.push(json!({"statements": 10_000, "shape": name, "wall_ms": median, "target_ms": MOST_MANY_MS, "met": median <= MOST_MANY_MS}));
+        let middle = |of: fn(&(f64, f64)) -> f64| {
+            let mut values: Vec<f64> = times.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            values[RUNS / 2]
+        };
+        let (wall, cpu) = (middle(|time| time.0), middle(|time| time.1));
+        println!(
+            "10,000 statements, {name:<8}  {wall:>7.1} ms, {cpu:>6.1} ms of CPU time   (at most {MOST_MANY_MS} ms)"
+        );
+        rows.push(json!({
+            "statements": 10_000, "shape": name, "wall_ms": wall, "cpu_ms": cpu, "target_ms": MOST_MANY_MS,
+            "met": cpu <= MOST_MANY_MS,
+        }));
     }
     let samples = match std::env::var_os("NPUMEM_PTOAS") {
         Some(checkout) => samples(&program, Path::new(&checkout), &folder)?,
@@ -47,6 +52,19 @@ pub fn run() -> Result<Value, String> {
         }
     };
     Ok(json!({"set": "kernels", "runs": RUNS, "figure": "median of whole processes", "rows": rows, "samples": samples}))
+}
+
+/// Wall and CPU milliseconds of one check; the second does not follow what else the machine does.
+fn cpu(program: &Path, file: &Path) -> Result<(f64, f64), String> {
+    let mut command = Command::new("python3");
+    command.arg("-c").arg(super::plan::MEASURE).arg(program).arg("check").arg(file).env_remove("GITHUB_ACTIONS");
+    let output = command.output().map_err(|error| format!("python3 did not start: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    match numbers[..] {
+        [0.0, wall, cpu, _] => Ok((wall, cpu)),
+        _ => Err(format!("{}: {text}", file.display())),
+    }
 }
 
 fn timed(program: &Path, arguments: &[PathBuf]) -> Result<(i32, f64), String> {

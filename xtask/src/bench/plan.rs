@@ -74,7 +74,7 @@ pub fn run() -> Result<Value, String> {
 }
 
 /// Runs a process and says how long it took and how much memory it had, through Python's `resource`.
-const MEASURE: &str = "import resource,subprocess,sys,time
+pub(super) const MEASURE: &str = "import resource,subprocess,sys,time
 start=time.perf_counter();code=subprocess.call(sys.argv[1:],stdout=subprocess.DEVNULL);wall=time.perf_counter()-start
 use=resource.getrusage(resource.RUSAGE_CHILDREN);print(code,wall*1000,(use.ru_utime+use.ru_stime)*1000,use.ru_maxrss*1024)";
 
