@@ -241,8 +241,11 @@ fn main() {
         Some("count") => {
             let (_, calls) = load(&arguments[1]);
             let mut keys = vec![0; calls.slots as usize];
-            replay(&mut Paged::new(PagedOptions::default(), Free), &calls.calls, &mut keys);
+            let mut paged = Paged::new(PagedOptions::default(), Free);
+            replay(&mut paged, &calls.calls, &mut keys);
             println!("{}", calls.calls.len());
+            let footprint = paged.statistics().peak_reserved.get() as f64 / calls.peak_live().get() as f64;
+            eprintln!("footprint {footprint:.4} {:?}", paged.page_counts());
         }
         Some("hybrid") => hybrid::run(arguments[1].parse().expect("a number of rounds")),
         _ => panic!("time ROUNDS NAME=FILE... | capacity NAME=FILE... | count NAME=FILE | hybrid ROUNDS"),

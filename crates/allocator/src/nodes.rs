@@ -55,16 +55,23 @@ pub(crate) struct Nodes {
     fresh: u32,
     /// Entries whose generations are used up.
     abandoned: u32,
+    /// Reads and writes of the table: the work of a call, as the tests count it.
+    #[cfg(test)]
+    pub(crate) accesses: std::cell::Cell<u64>,
 }
 
 macro_rules! field {
     ($get:ident, $set:ident, $field:ident, $mask:expr) => {
         #[inline(always)]
         pub(crate) fn $get(&self, node: u32) -> u32 {
+            #[cfg(test)]
+            self.accesses.set(self.accesses.get() + 1);
             self.words[(node & MASK) as usize + $field] & $mask
         }
         #[inline(always)]
         pub(crate) fn $set(&mut self, node: u32, value: u32) {
+            #[cfg(test)]
+            self.accesses.set(self.accesses.get() + 1);
             self.words[(node & MASK) as usize + $field] = value;
         }
     };
@@ -86,7 +93,14 @@ impl Nodes {
     pub(crate) fn new() -> Self {
         let words: Result<Box<[u32; ENTRIES * WORDS]>, _> = vec![0; ENTRIES * WORDS].into_boxed_slice().try_into();
         let Ok(words) = words else { unreachable!("the slice was made with this length") };
-        let mut nodes = Self { words, spare: 0, fresh: head_of(HEADS), abandoned: 0 };
+        let mut nodes = Self {
+            words,
+            spare: 0,
+            fresh: head_of(HEADS),
+            abandoned: 0,
+            #[cfg(test)]
+            accesses: std::cell::Cell::new(0),
+        };
         for head in (0..HEADS).map(head_of) {
             nodes.set_before(head, head);
             nodes.set_after(head, head);

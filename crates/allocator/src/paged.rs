@@ -115,11 +115,14 @@ pub struct Paged<S> {
     /// Why the last request failed, on its way to the caller.
     error: Option<Box<AllocateError>>,
     /// For each list of `held`: it may hold a block.
-    waiting: [u64; HELD / 64],
+    waiting: [u64; WAITING],
+    /// For each word of `waiting`: it may have a bit.
+    waiting_words: u32,
     source: S,
 }
 
 const HELD: usize = 2 * BINS as usize;
+const WAITING: usize = HELD / 64;
 /// A list that is always full. No size has this bin.
 const NEVER_HELD: u32 = HELD as u32 - 1;
 
@@ -148,7 +151,8 @@ impl<S: PageSource> Paged<S> {
             options,
             counts: PageCounts::default(),
             error: None,
-            waiting: [0; HELD / 64],
+            waiting: [0; WAITING],
+            waiting_words: 0,
             source,
         }
     }
@@ -329,7 +333,9 @@ impl<S: PageSource> Allocator for Paged<S> {
         nodes.set_after(node, top);
         self.held[slot as usize % HELD] = node;
         if top == 0 {
-            self.waiting[(slot >> 6) as usize % (HELD / 64)] |= 1 << (slot & 63);
+            let word = slot >> 6;
+            self.waiting[word as usize % WAITING] |= 1 << (slot & 63);
+            self.waiting_words |= 1 << (word & 31);
         }
         Ok(Bytes(bytes))
     }
@@ -367,8 +373,8 @@ impl<S: PageSource> Allocator for Paged<S> {
     }
 
     fn trim(&mut self, keep: Bytes) -> Bytes {
-        self.merge_held(SMALL);
-        self.merge_held(LARGE);
+        self.merge_held(SMALL, u32::MAX);
+        self.merge_held(LARGE, u32::MAX);
         let keep = keep.get().div_ceil(PAGE).min(u64::from(u32::MAX)) as u32;
         let wanted = self.mapped.saturating_sub(keep);
         let taken = self.harvest(LARGE, wanted);

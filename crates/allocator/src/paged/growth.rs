@@ -1,7 +1,8 @@
 //! What happens when no free block fits: merge what waits, move pages, or map more.
 
 use super::{
-    HELD, HOLE, LARGE, NEVER_HELD, PAGE, PAGE_BIN, PAGE_UNITS, PageSource, Paged, SMALL, SMALL_UNITS, UNIT, slot_of,
+    HELD, HOLE, LARGE, NEVER_HELD, PAGE, PAGE_BIN, PAGE_UNITS, PageSource, Paged, SMALL, SMALL_UNITS, UNIT, WAITING,
+    slot_of,
 };
 use crate::allocator::Allocator;
 use crate::arena::bin_of;
@@ -11,6 +12,8 @@ use npumem_ir::Bytes;
 
 /// How many holes a miss looks at.
 const CANDIDATES: u32 = 64;
+/// How many blocks that wait a call merges before it rather asks the device: what bounds its work.
+const MERGED_AT_ONCE: u32 = 512;
 
 impl<S: PageSource> Paged<S> {
     /// Makes a free block of at least `units` and says in which bin it is, as the newest.
@@ -18,10 +21,6 @@ impl<S: PageSource> Paged<S> {
     #[inline(never)]
     pub(super) fn grow(&mut self, units: u32, bytes: u64) -> u32 {
         let set = if units > SMALL_UNITS { LARGE } else { SMALL };
-        // For every cut below: two ends of a harvested block, the part of a hole that is mapped, the block itself.
-        if !self.arena.nodes.has_room(4) {
-            return self.full();
-        }
         let pages = units.div_ceil(PAGE_UNITS);
         let soft = self.soft_limit(bytes);
         let tight = self.mapped + pages > soft;
@@ -32,11 +31,20 @@ impl<S: PageSource> Paged<S> {
                 return bin;
             }
         }
-        if tight && (self.merge_held(SMALL) | self.merge_held(LARGE)) {
+        // For every cut below: two ends of a harvested block, the part of a hole that is mapped, the block itself.
+        if !self.arena.nodes.has_room(4) {
+            return self.full();
+        }
+        if tight && (self.merge_held(SMALL, MERGED_AT_ONCE) | self.merge_held(LARGE, MERGED_AT_ONCE)) {
             let bin = self.arena.find_bin(units, slot_of(units));
             if bin != 0 {
                 return bin;
             }
+        }
+        if tight {
+            // The device is asked now, so the rest may merge too: holes need fewer pages then.
+            self.merge_held(SMALL, u32::MAX);
+            self.merge_held(LARGE, u32::MAX);
         }
         match self.extend(units, set, soft, tight) {
             Ok(bin) => bin,
@@ -56,8 +64,8 @@ impl<S: PageSource> Paged<S> {
 
     /// Before it fails: everything that is held is merged, and a small block may come from any large one.
     fn last_resort(&mut self, units: u32, bytes: u64, reason: Option<String>) -> u32 {
-        self.merge_held(SMALL);
-        self.merge_held(LARGE);
+        self.merge_held(SMALL, u32::MAX);
+        self.merge_held(LARGE, u32::MAX);
         for set in [slot_of(units) / BINS, LARGE] {
             let bin = self.arena.find_bin(units, bin_of(units) + set * BINS);
             if bin != 0 {
@@ -116,7 +124,7 @@ impl<S: PageSource> Paged<S> {
             self.arena.nodes.set_state(lender, USED | set);
         }
         let mut taken = self.harvest(LARGE, wanted);
-        if taken < wanted && (self.merge_held(SMALL) | self.merge_held(LARGE)) {
+        if taken < wanted && (self.merge_held(SMALL, u32::MAX) | self.merge_held(LARGE, u32::MAX)) {
             taken += self.harvest(LARGE, wanted - taken);
         }
         if taken < wanted {
@@ -224,25 +232,37 @@ impl<S: PageSource> Paged<S> {
         pages
     }
 
-    /// Merges every block that is held for sizes of the set, and says whether there was one.
-    pub(super) fn merge_held(&mut self, set: u32) -> bool {
-        const WORDS: usize = (BINS / 64) as usize;
-        let mut any = false;
-        for word in set as usize * WORDS..(set as usize + 1) * WORDS {
-            let mut bits = std::mem::take(&mut self.waiting[word]);
-            while bits != 0 {
-                let slot = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                let mut node = std::mem::take(&mut self.held[slot]);
-                while node != 0 {
+    /// Merges blocks that are held for sizes of the set, at most `budget`, and says whether there was one.
+    pub(super) fn merge_held(&mut self, set: u32, budget: u32) -> bool {
+        const WORDS: u32 = BINS / 64;
+        let of_set = ((1 << WORDS) - 1) << (set * WORDS);
+        let mut words = self.waiting_words & of_set;
+        let mut left = budget;
+        while words != 0 && left > 0 {
+            let word = words.trailing_zeros();
+            words &= words - 1;
+            let mut bits = std::mem::take(&mut self.waiting[word as usize % WAITING]);
+            while bits != 0 && left > 0 {
+                let slot = (word * 64 + bits.trailing_zeros()) as usize;
+                let mut node = self.held[slot % HELD];
+                while node != 0 && left > 0 {
                     let after = self.arena.nodes.after(node);
                     let set = self.arena.nodes.state(node) & SET;
                     self.arena.release(node, set);
                     node = after;
-                    any = true;
+                    left -= 1;
+                }
+                self.held[slot % HELD] = node;
+                if node == 0 {
+                    bits &= bits - 1;
                 }
             }
+            self.waiting[word as usize % WAITING] = bits;
+            if bits == 0 {
+                self.waiting_words &= !(1 << word);
+            }
         }
+        let any = left < budget;
         self.counts.merges += u64::from(any);
         any
     }

@@ -96,3 +96,54 @@ fn pages_of_holes_are_moved_before_the_limit_is_an_error() {
     assert_eq!(paged.page_counts().pages_unmapped, 16);
     paged.verify().unwrap();
 }
+
+/// The most table accesses of a call that neither asks the device nor is refused, while an adversary with `blocks`
+/// blocks fills the waiting lists with sizes of every bin, breaks memory into pieces, and asks for what fits none.
+fn worst_call(blocks: usize, slack: u32) -> u64 {
+    let mut paged = paged(PagedOptions { slack, ..PagedOptions::default() });
+    let mut state = 99_u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut live: Vec<Handle> = Vec::new();
+    let mut worst = 0;
+    for round in 0..12 {
+        let phase = round % 4;
+        for step in 0..blocks {
+            let before = (paged.arena.nodes.accesses.get(), paged.page_counts());
+            let refused = if phase < 2 && (live.len() < blocks || phase == 1) {
+                // Every size once, then in a crooked order, then what no waiting block has; aligned now and then.
+                let bytes = if phase == 0 { (step as u64 % 1500 + 1) * 512 } else { (next(8192) + 1) << next(13) };
+                let alignment = if step % 61 == 0 { 1 << (9 + next(14)) } else { 1 };
+                let request = Request::new(bytes).aligned(Alignment::new(alignment).unwrap());
+                paged.allocate(request).map(|block| live.push(block.handle)).is_err()
+            } else if live.is_empty() {
+                continue;
+            } else {
+                // Every second block first, so that nothing merges; then in a crooked order.
+                let index = if phase == 2 { step * 2 % live.len() } else { next(live.len() as u64) as usize };
+                paged.free(live.swap_remove(index)).is_err()
+            };
+            let after = (paged.arena.nodes.accesses.get(), paged.page_counts());
+            let asked = (before.1.maps, before.1.unmaps) != (after.1.maps, after.1.unmaps);
+            if !refused && !asked {
+                worst = worst.max(after.0 - before.0);
+            }
+        }
+        paged.verify().unwrap();
+    }
+    worst
+}
+
+#[test]
+fn the_work_of_a_call_that_does_not_ask_the_device_has_a_bound_whatever_an_adversary_does() {
+    // 2 x 512 waiting blocks merged, at most 28 accesses each, 64 holes looked at, and the path itself.
+    const BOUND: u64 = 1024 * 28 + 64 * 8 + 200;
+    let worst: Vec<u64> = [(2_000, 3), (2_000, 0), (4_000, 3), (8_000, 0)]
+        .iter()
+        .map(|(blocks, slack)| worst_call(*blocks, *slack))
+        .collect();
+    assert!(worst.iter().any(|work| *work > BOUND / 4), "the adversary is harmless: {worst:?}");
+    assert!(worst.iter().all(|work| *work <= BOUND), "{worst:?} accesses, bound {BOUND}");
+}
