@@ -138,7 +138,7 @@ const MAX_CHOICES: usize = 320;
 /// Largest extent of a windowed dim of which every tile size is a candidate.
 const MAX_WINDOW: u64 = 512;
 /// Tiles of an axis that are summed one by one.
-const MAX_SUMMED: u64 = 1 << 14;
+const MAX_SUMMED: u64 = 1 << 11;
 
 impl Nest {
     /// Tabulates a boundary.
