@@ -1,6 +1,6 @@
 //! Planned iterations: a training loop of fixed length, and one whose lengths vary, through plan and pool.
 use crate::Free;
-use npumem_allocator::{Allocator, Handle, Hybrid, Paged, PagedOptions, PlannedBlock, Request, Script, Step};
+use npumem_allocator::{Allocator, Call, Calls, Handle, Hybrid, Paged, PagedOptions, PlannedBlock, Request, Script, Step};
 use npumem_ir::{Bytes, Offset};
 use serde_json::json;
 use std::time::Instant;
@@ -90,6 +90,119 @@ fn once(hybrid: &mut Hybrid<Paged<Free>>, sizes: &[u64], steps: &[Step], handles
                 if let Some(handle) = handles[block as usize] {
                     assert!(hybrid.free(handle).is_ok());
                 }
+            }
+        }
+    }
+}
+
+/// Setup and iterations of a trace with marks, each iteration as sizes and steps of its own blocks.
+fn iterations(calls: &Calls) -> (Vec<u64>, Vec<(Vec<u64>, Vec<Step>)>) {
+    let mut setup = Vec::new();
+    let mut all: Vec<(Vec<u64>, Vec<Step>)> = Vec::new();
+    let mut blocks = vec![0_u32; calls.slots as usize];
+    for call in &calls.calls {
+        match (*call, all.last_mut()) {
+            (Call::Mark, _) => all.push((Vec::new(), Vec::new())),
+            (Call::Allocate { bytes, .. }, None) => setup.push(bytes),
+            (Call::Allocate { slot, bytes }, Some((sizes, steps))) => {
+                blocks[slot as usize] = sizes.len() as u32;
+                steps.push(Step::Allocate(sizes.len() as u32));
+                sizes.push(bytes);
+            }
+            (Call::Free { slot }, Some((_, steps))) => steps.push(Step::Free(blocks[slot as usize])),
+            (Call::Free { .. }, None) => panic!("a free in the setup"),
+        }
+    }
+    (setup, all)
+}
+
+fn planned(sizes: &[u64], steps: &[Step]) -> (Script, u64) {
+    let (blocks, end) = place(sizes, steps);
+    (Script::new(blocks, steps.to_vec(), Bytes(end)).expect("a sound plan"), end)
+}
+
+fn peak_of(sizes: &[u64], steps: &[Step]) -> u64 {
+    let (mut live, mut peak) = (0, 0);
+    for step in steps {
+        match step {
+            Step::Allocate(block) => live += sizes[*block as usize],
+            Step::Free(block) => live -= sizes[*block as usize],
+        }
+        peak = peak.max(live);
+    }
+    peak
+}
+
+/// The setup comes from the pool, the first iteration is recorded, and the later ones run by the plan made of it.
+fn fixed(calls: &Calls, rounds: u32) {
+    let (setup, all) = iterations(calls);
+    let (first_sizes, first_steps) = &all[0];
+    let (script, plan_bytes) = planned(first_sizes, first_steps);
+    let mut best = u64::MAX;
+    let mut kept = None;
+    for _ in 0..rounds {
+        let mut hybrid = Hybrid::new(script.clone(), Paged::new(PagedOptions::default(), Free));
+        let mut handles = vec![None; first_sizes.len()];
+        for (sizes, steps) in &all[1..] {
+            let start = Instant::now();
+            once(&mut hybrid, sizes, steps, &mut handles);
+            best = best.min(start.elapsed().as_nanos() as u64);
+        }
+        kept = Some(hybrid);
+    }
+    let hybrid = kept.expect("a round");
+    let state = hybrid.statistics();
+    println!(
+        "{}",
+        json!({ "case": "training, fixed length", "iterations": all.len(), "planned_calls": first_steps.len(),
+                "ns_per_call": best as f64 / first_steps.len() as f64, "hit_rate": hybrid.counts().hit_rate(),
+                "peak_reserved": state.peak_reserved.get(), "plan": plan_bytes, "peak_live": peak_of(first_sizes, first_steps),
+                "lasting": setup.iter().sum::<u64>() })
+    );
+}
+
+/// Lengths vary: one plan for the longest, or one for the longest of each of `buckets` shares of the iterations.
+fn varying(calls: &Calls, buckets: usize, smaller: bool) {
+    let (_, all) = iterations(calls);
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_key(|index| all[*index].0.iter().sum::<u64>());
+    let (mut reserved, mut plan, mut peak_live, mut hits, mut asked, mut longest) = (0, 0, 0, 0, 0, 0);
+    for bucket in order.chunks(all.len().div_ceil(buckets)) {
+        let (sizes, steps) = &all[*bucket.last().expect("a bucket is not empty")];
+        let (script, plan_bytes) = planned(sizes, steps);
+        let hybrid = Hybrid::new(script, Paged::new(PagedOptions::default(), Free));
+        let mut hybrid = if smaller { hybrid.with_smaller() } else { hybrid };
+        // In the order in which they ran.
+        let mut members = bucket.to_vec();
+        members.sort_unstable();
+        for member in members {
+            let (sizes, steps) = &all[member];
+            longest = longest.max(sizes.len());
+            once(&mut hybrid, sizes, steps, &mut vec![None; sizes.len()]);
+        }
+        let counts = hybrid.counts();
+        hits += counts.hits;
+        asked += counts.hits + counts.misses + counts.late;
+        // One plan's memory at a time: buckets share it.
+        reserved = reserved.max(hybrid.statistics().peak_reserved.get());
+        plan = plan.max(plan_bytes);
+        peak_live = peak_live.max(hybrid.statistics().peak_live.get());
+    }
+    println!(
+        "{}",
+        json!({ "case": "training, varying length", "plans": buckets, "serves_smaller": smaller, "iterations": all.len(),
+                "hit_rate": hits as f64 / asked as f64, "peak_reserved": reserved, "plan": plan, "peak_live": peak_live })
+    );
+}
+
+pub fn traces(arguments: &[String], rounds: u32) {
+    for argument in arguments {
+        let (name, calls) = crate::load(argument);
+        if name == "fixed" {
+            fixed(&calls, rounds);
+        } else {
+            for (buckets, smaller) in [(1, false), (1, true), (4, true)] {
+                varying(&calls, buckets, smaller);
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! `bench-allocators time ROUNDS NAME=FILE...` prints one JSON line per trace and allocator;
 //! `bench-allocators count NAME=FILE` replays the default once, for an instruction counter;
-//! `bench-allocators capacity NAME=FILE...` searches the smallest device; `bench-allocators hybrid ROUNDS` the planned iterations.
+//! `bench-allocators capacity NAME=FILE...` searches the smallest device; `bench-allocators hybrid ROUNDS NAME=FILE...` the planned iterations.
 mod hybrid;
 mod peers;
 
@@ -247,7 +247,11 @@ fn main() {
             let footprint = paged.statistics().peak_reserved.get() as f64 / calls.peak_live().get() as f64;
             eprintln!("footprint {footprint:.4} {:?}", paged.page_counts());
         }
-        Some("hybrid") => hybrid::run(arguments[1].parse().expect("a number of rounds")),
-        _ => panic!("time ROUNDS NAME=FILE... | capacity NAME=FILE... | count NAME=FILE | hybrid ROUNDS"),
+        Some("hybrid") => {
+            let rounds = arguments[1].parse().expect("a number of rounds");
+            hybrid::run(rounds);
+            hybrid::traces(&arguments[2..], rounds);
+        }
+        _ => panic!("time ROUNDS NAME=FILE... | capacity NAME=FILE... | count NAME=FILE | hybrid ROUNDS NAME=FILE..."),
     }
 }

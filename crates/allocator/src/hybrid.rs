@@ -8,7 +8,8 @@
 //! The plan says the calls of one iteration in order. A call that is the expected one needs no search.
 //! When calls differ from the plan, nothing breaks:
 //!
-//! - a request of another size, or one too many, comes from the pool (a *miss*);
+//! - a request of another size, or one too many, comes from the pool (a *miss*); with [`Hybrid::with_smaller`]
+//!   a smaller one is served from the plan;
 //! - a block that lives longer than planned keeps its place; whoever was planned into it goes to the pool (*late*);
 //! - a planned allocation that never comes is skipped.
 
@@ -28,6 +29,8 @@ const WINDOW: usize = 16;
 struct Slot {
     generation: u32,
     live: bool,
+    /// What was asked for: as planned, or less.
+    bytes: u64,
 }
 
 /// How the plan served.
@@ -62,6 +65,8 @@ pub struct Hybrid<P> {
     cursor: usize,
     /// Every planned block is where and when the plan has it, so no two can meet.
     exact: bool,
+    /// A request that is smaller than planned is served too.
+    smaller: bool,
     planned_live: u64,
     planned_bytes: u64,
     pool: P,
@@ -82,6 +87,7 @@ impl<P: Allocator> Hybrid<P> {
             script,
             cursor: 0,
             exact: true,
+            smaller: false,
             planned_live: 0,
             planned_bytes: 0,
             pool,
@@ -92,6 +98,20 @@ impl<P: Allocator> Hybrid<P> {
             failures: 0,
             counts: HybridCounts::default(),
         }
+    }
+
+    /// Also serves requests that are smaller than planned: for a plan of the longest sequence, or the longest of a bucket.
+    /// What such a request leaves of its place is padding.
+    #[must_use]
+    pub fn with_smaller(mut self) -> Self {
+        self.smaller = true;
+        self
+    }
+
+    /// Whether a planned place serves a request.
+    #[inline]
+    fn serves(&self, planned: u64, bytes: u64) -> bool {
+        planned == bytes || (self.smaller && bytes < planned && bytes > 0)
     }
 
     /// Says that the planned sequence begins again.
@@ -119,7 +139,7 @@ impl<P: Allocator> Hybrid<P> {
     #[inline]
     fn expected(&mut self, bytes: u64) -> Option<u32> {
         if let Some(Step::Allocate(block)) = self.script.steps.get(self.cursor)
-            && self.script.blocks[*block as usize].bytes.get() == bytes
+            && self.serves(self.script.blocks[*block as usize].bytes.get(), bytes)
         {
             let block = *block;
             self.cursor += 1;
@@ -134,7 +154,7 @@ impl<P: Allocator> Hybrid<P> {
         let mut skipped = 0;
         for index in self.cursor..end {
             match self.script.steps[index] {
-                Step::Allocate(block) if self.script.blocks[block as usize].bytes.get() == bytes => {
+                Step::Allocate(block) if self.serves(self.script.blocks[block as usize].bytes.get(), bytes) => {
                     for step in &self.script.steps[self.cursor..index] {
                         if let Step::Free(block) = step
                             && self.slots[*block as usize].live
@@ -202,7 +222,7 @@ impl<P: Allocator> Hybrid<P> {
         LiveBlock {
             handle: Handle { index: index | PLANNED, generation },
             offset: planned.offset,
-            requested: planned.bytes,
+            requested: Bytes(self.slots[index as usize].bytes),
             granted: planned.bytes,
         }
     }
@@ -227,11 +247,12 @@ impl<P: Allocator> Allocator for Hybrid<P> {
                 }
                 let slot = &mut self.slots[block as usize];
                 slot.live = true;
+                slot.bytes = bytes;
                 slot.generation += 1;
                 let generation = NonZeroU32::MIN.saturating_add(slot.generation - 1);
                 self.counts.hits += 1;
                 self.planned_live += 1;
-                self.planned_bytes += bytes;
+                self.planned_bytes += planned.bytes.get();
                 self.count(bytes);
                 Ok(Block { handle: Handle { index: block | PLANNED, generation }, offset: planned.offset })
             }
@@ -256,10 +277,9 @@ impl<P: Allocator> Allocator for Hybrid<P> {
                 if self.script.steps.get(self.cursor) == Some(&Step::Free(index)) {
                     self.cursor += 1;
                 }
-                let bytes = self.script.blocks[index as usize].bytes;
                 self.planned_live -= 1;
-                self.planned_bytes -= bytes.get();
-                bytes
+                self.planned_bytes -= self.script.blocks[index as usize].bytes.get();
+                Bytes(self.slots[index as usize].bytes)
             })
         };
         match freed {

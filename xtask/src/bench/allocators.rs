@@ -4,6 +4,7 @@
 
 use npumem_testing::{shared, workspace_root};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,7 +60,8 @@ pub fn run() -> Result<Value, String> {
             line["unmap_calls"]
         );
     }
-    let planned = lines(&output(Command::new(&program).args(["hybrid", ROUNDS]))?)?;
+    let marked = marked_traces(&target)?;
+    let planned = lines(&output(Command::new(&program).args(["hybrid", ROUNDS]).args(&marked))?)?;
     for line in &planned {
         println!("hybrid, {line}");
     }
@@ -94,6 +96,71 @@ fn traces(target: &Path) -> Result<Vec<(String, PathBuf)>, String> {
         }
     }
     Ok(traces)
+}
+
+/// The training trace with a mark before each iteration, and a variant whose every iteration is the largest of them.
+fn marked_traces(target: &Path) -> Result<Vec<String>, String> {
+    let path = target.join("training.trc");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut arguments = Vec::new();
+    for (name, text) in [("varying", marked(&text, false)?), ("fixed", marked(&text, true)?)] {
+        let path = target.join(format!("training-{name}.trc"));
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        arguments.push(format!("{name}={}", path.display()));
+    }
+    Ok(arguments)
+}
+
+/// Blocks that live through this many calls belong to no iteration.
+const LASTING: usize = 20_000;
+
+/// Puts marks into a training trace: an iteration ends where only the lasting blocks are live. With `fixed` every iteration is the one
+/// that allocates the most bytes.
+fn marked(text: &str, fixed: bool) -> Result<String, String> {
+    let mut calls: Vec<(bool, &str, u64)> = Vec::new();
+    let mut starts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut lasting: BTreeSet<&str> = BTreeSet::new();
+    for (index, line) in text.lines().enumerate() {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["a", id, bytes] => {
+                starts.insert(id, index);
+                lasting.insert(id);
+                calls.push((true, id, bytes.parse().map_err(|error| format!("line {}: {error}", index + 1))?));
+            }
+            ["f", id] => {
+                if starts.get(id).is_some_and(|start| index - start < LASTING) {
+                    lasting.remove(id);
+                }
+                calls.push((false, id, 0));
+            }
+            _ => return Err(format!("line {}: {line}", index + 1)),
+        }
+    }
+    let setup = calls.iter().take_while(|(allocates, id, _)| *allocates && lasting.contains(id)).count();
+    let end = calls.iter().rposition(|(_, id, _)| !lasting.contains(id)).map_or(setup, |last| last + 1);
+    let mut iterations: Vec<&[(bool, &str, u64)]> = Vec::new();
+    let (mut live, mut start) = (0_usize, setup);
+    for (index, (allocates, _, _)) in calls.iter().enumerate().take(end).skip(setup) {
+        live = if *allocates { live + 1 } else { live.saturating_sub(1) };
+        // A pause of one temporary is not the end of an iteration.
+        if live == 0 && index + 1 - start > 1000 {
+            iterations.push(&calls[start..=index]);
+            start = index + 1;
+        }
+    }
+    let bytes = |calls: &[(bool, &str, u64)]| calls.iter().map(|(_, _, bytes)| bytes).sum::<u64>();
+    let largest = iterations.iter().copied().max_by_key(|calls| bytes(calls)).ok_or("the trace has no iterations")?;
+    let mut marked = String::new();
+    for (_, id, bytes) in &calls[..setup] {
+        let _ = writeln!(marked, "a {id} {bytes}");
+    }
+    for iteration in &iterations {
+        marked.push_str("m\n");
+        for (allocates, id, bytes) in if fixed { largest } else { *iteration } {
+            let _ = if *allocates { writeln!(marked, "a {id} {bytes}") } else { writeln!(marked, "f {id}") };
+        }
+    }
+    Ok(marked)
 }
 
 /// Lifetimes (`id,lower,upper,size`) as calls: by step, frees before allocations.
@@ -151,4 +218,30 @@ fn output(command: &mut Command) -> Result<String, String> {
 
 fn lines(text: &str) -> Result<Vec<Value>, String> {
     text.lines().map(|line| serde_json::from_str(line).map_err(|error| format!("{line}: {error}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_stand_where_only_lasting_blocks_are_live() {
+        let mut text = String::from("a 0 4096\n");
+        for round in 0..30 {
+            for call in 0..600 {
+                let id = 1 + round * 600 + call;
+                let _ = writeln!(text, "a {id} {}", 512 + round % 7);
+            }
+            for call in 0..600 {
+                let _ = writeln!(text, "f {}", 1 + round * 600 + call);
+            }
+        }
+        let varying = marked(&text, false).unwrap();
+        assert_eq!(varying.lines().filter(|line| *line == "m").count(), 30);
+        assert_eq!(varying.lines().filter(|line| *line != "m").collect::<Vec<_>>(), text.lines().collect::<Vec<_>>());
+        let fixed = marked(&text, true).unwrap();
+        assert_eq!(fixed.lines().count(), varying.lines().count());
+        assert!(fixed.lines().skip(2).filter(|line| line.starts_with('a')).all(|line| line.ends_with(" 518")));
+        assert!(marked("a 0 1\n", true).is_err() && marked("x\n", true).is_err());
+    }
 }

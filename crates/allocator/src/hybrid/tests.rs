@@ -123,3 +123,29 @@ fn the_conformance_suite_with_and_without_a_plan() {
     }
     assert!(hits > 1_000, "{hits} calls were served from the plan");
 }
+
+#[test]
+fn a_plan_for_the_longest_serves_shorter_iterations_when_told_to() {
+    let mut hybrid = sample().with_smaller();
+    for share in [1, 2, 10] {
+        hybrid.begin_iteration();
+        let first = hybrid.allocate(Request::new(1000 / share)).unwrap();
+        let second = hybrid.allocate(Request::new(500 / share)).unwrap();
+        let found = hybrid.block(first.handle).unwrap();
+        assert_eq!((found.requested, found.granted), (Bytes(1000 / share), Bytes(1000)));
+        assert_eq!(hybrid.statistics().live, Bytes(1500 / share));
+        assert_eq!(hybrid.free(first.handle).unwrap(), Bytes(1000 / share));
+        let third = hybrid.allocate(Request::new(900 / share)).unwrap();
+        assert_eq!([first.offset, second.offset, third.offset], [Offset(0), Offset(1000), Offset(0)]);
+        hybrid.verify().unwrap();
+        hybrid.free(second.handle).unwrap();
+        hybrid.free(third.handle).unwrap();
+    }
+    assert_eq!(hybrid.counts(), HybridCounts { hits: 9, iterations: 3, ..HybridCounts::default() });
+    assert_eq!((hybrid.statistics().live, hybrid.pool().statistics().allocations), (Bytes::ZERO, 0));
+    // More than planned, and nothing, are not smaller.
+    hybrid.begin_iteration();
+    assert!(hybrid.allocate(Request::new(0)).is_err());
+    assert_eq!(hybrid.allocate(Request::new(1001)).unwrap().offset, Offset(2 * MIB));
+    hybrid.verify().unwrap();
+}
