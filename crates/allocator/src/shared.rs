@@ -237,4 +237,76 @@ mod tests {
         assert!(front.live() > Bytes(512));
         assert!(front.allocate(Request::new(64 << 10)).is_ok() || front.allocate(Request::new(63 << 10)).is_ok());
     }
+
+    /// What one thread does next: allocate so many bytes, or free the k-th block that either thread allocated.
+    #[derive(Clone, Copy)]
+    enum Act {
+        Take(u64),
+        Give(usize),
+    }
+
+    /// Runs two threads' programs in one order, and checks bytes, books and stale handles after each step.
+    fn run_in_order(programs: [&[Act]; 2], order: u32, length: usize) -> usize {
+        let shared = Shared::new(Tlsf::new(Bytes(512), Bytes(16 << 10)));
+        let mut fronts = [shared.front(2), shared.front(3)];
+        let mut next = [0, 0];
+        // Blocks in the order of their allocation; `None` when freed.
+        let mut blocks: Vec<Option<(Block, u64)>> = Vec::new();
+        let mut across = 0;
+        let mut owners = Vec::new();
+        for step in 0..length {
+            let thread = (order >> step & 1) as usize;
+            match programs[thread][next[thread]] {
+                Act::Take(bytes) => {
+                    if let Ok(block) = fronts[thread].allocate(Request::new(bytes)) {
+                        for (other, size) in blocks.iter().flatten() {
+                            let (start, end) = (block.offset.get(), block.offset.get() + bytes);
+                            assert!(
+                                end <= other.offset.get() || other.offset.get() + size <= start,
+                                "order {order:b}: {} overlaps {}",
+                                block.handle,
+                                other.handle
+                            );
+                        }
+                        blocks.push(Some((block, bytes)));
+                        owners.push(thread);
+                    }
+                }
+                Act::Give(index) => {
+                    if let Some((block, _)) = blocks.get_mut(index).and_then(Option::take) {
+                        fronts[thread].free(block.handle).unwrap();
+                        across += usize::from(owners[index] != thread);
+                    }
+                }
+            }
+            next[thread] += 1;
+            shared.lock().verify().unwrap();
+        }
+        for (block, _) in blocks.iter().flatten() {
+            fronts[0].free(block.handle).unwrap();
+        }
+        assert_eq!(fronts[0].flush() + fronts[1].flush(), 0, "order {order:b}: a handle went stale");
+        let state = shared.statistics();
+        assert_eq!((state.live, state.blocks), (Bytes::ZERO, 0), "order {order:b}");
+        across
+    }
+
+    /// A front is private to its thread, and what threads share changes only under the lock: so the orders of whole
+    /// calls are all the orders there are, but for a call that fails, which takes the lock again after a flush.
+    #[test]
+    fn every_order_of_two_threads_calls_keeps_bytes_apart_and_loses_nothing() {
+        use Act::{Give, Take};
+        let one = [Take(500), Take(9000), Give(0), Take(500), Give(1), Take(700), Give(2)];
+        let two = [Take(500), Give(0), Take(600), Give(3), Take(6000), Give(2), Take(500)];
+        let length = one.len() + two.len();
+        let (mut orders, mut across) = (0, 0);
+        for order in 0_u32..1 << length {
+            if order.count_ones() as usize == two.len() {
+                across += run_in_order([&one, &two], order, length);
+                orders += 1;
+            }
+        }
+        assert_eq!(orders, 3432);
+        assert!(across > 1000, "blocks wander between threads: {across}");
+    }
 }
