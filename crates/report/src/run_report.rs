@@ -55,6 +55,9 @@ pub struct RunReport {
     pub links: Vec<LinkRow>,
     /// Memories whose bandwidth the cores share.
     pub memories: Vec<MemoryRow>,
+    /// The main memory, when it was run command by command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dram: Option<DramReport>,
     /// What no schedule of these statements on this device can beat, and which resource says so.
     pub bound: Bound,
     /// Statements that engines waited for longest.
@@ -159,6 +162,49 @@ pub struct MemoryRow {
     pub bytes_per_second: f64,
     /// The share of the bandwidth that was used, averaged over the run.
     pub share: f64,
+}
+
+/// The main memory, run command by command.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DramReport {
+    /// What it is.
+    pub part: String,
+    /// Bursts whose row was open.
+    pub row_hits: u64,
+    /// Bursts whose bank had no open row.
+    pub row_misses: u64,
+    /// Bursts whose bank had another row open.
+    pub row_conflicts: u64,
+    /// Rows that were opened.
+    pub activates: u64,
+    /// Refresh commands.
+    pub refreshes: u64,
+    /// All data buses together.
+    pub peak_bytes_per_second: f64,
+    /// The share of that which was used, averaged over the run.
+    pub share: f64,
+    /// The channels.
+    pub channels: Vec<ChannelRow>,
+    /// Why data buses were idle.
+    pub idle: Vec<DramIdleRow>,
+}
+
+/// One channel.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ChannelRow {
+    /// Bytes read over its data bus.
+    pub read_bytes: u64,
+    /// Bytes written over its data bus.
+    pub written_bytes: u64,
+}
+
+/// One cause for which data buses were idle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DramIdleRow {
+    /// The cause.
+    pub cause: String,
+    /// Clocks of the memory, all channels together.
+    pub clocks: u64,
 }
 
 /// A lower bound of the time.

@@ -172,6 +172,9 @@ pub struct RunArgs {
     /// Where the order between engines comes from
     #[arg(long, value_enum, default_value_t)]
     pub order: OrderArg,
+    /// How closely the main memory is simulated
+    #[arg(long, value_enum, default_value_t)]
+    pub detail: DetailArg,
     /// Statements that the queue of an engine holds before the core must wait
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub queue: u32,
@@ -212,6 +215,16 @@ pub struct RunArgs {
     /// Rows of each table; 0 shows all
     #[arg(long, default_value_t = 12, value_name = "ROWS")]
     pub top: usize,
+}
+
+/// How closely the main memory is simulated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DetailArg {
+    /// By bandwidth and latency
+    #[default]
+    Fast,
+    /// Command by command: channels, banks, open rows, refresh; slower, and the device must describe its DRAM
+    Detailed,
 }
 
 /// Where the order between engines comes from.

@@ -1,13 +1,13 @@
 //! `npumem run`: a kernel on the simulator.
 
-use super::args::{OrderArg, RunArgs};
+use super::args::{DetailArg, OrderArg, RunArgs};
 use super::output::{self, Color};
 use super::{Answer, Outcome};
 use npumem::kernel::{self, KernelError, KernelFile};
 use npumem::report::text::TextOptions;
 use npumem::report::{RunReport, run_report};
 use npumem::simulate::{Request, ValuesRequest, simulate};
-use npumem::simulator::{Options, Order};
+use npumem::simulator::{Detail, Options, Order};
 use std::path::Path;
 
 /// Runs it.
@@ -109,6 +109,10 @@ fn request(args: &RunArgs) -> Result<Request, String> {
         blocks: args.blocks,
         cores: args.cores,
         order,
+        detail: match args.detail {
+            DetailArg::Fast => Detail::Fast,
+            DetailArg::Detailed => Detail::Detailed,
+        },
         queue_depth: args.queue as usize,
         max_steps: args.max_steps,
     };

@@ -3,7 +3,8 @@
 use npumem_ir::program::{Program, Step};
 use npumem_ir::{ScalarId, StepId};
 use npumem_report::run_report::{
-    Bound, EngineRow, FORMAT, Fault, IdleRow, LinkRow, MemoryRow, RunReport, Sanitizer, StatementRow, VERSION, Waits,
+    Bound, ChannelRow, DramIdleRow, DramReport, EngineRow, FORMAT, Fault, IdleRow, LinkRow, MemoryRow, RunReport,
+    Sanitizer, StatementRow, VERSION, Waits,
 };
 use npumem_simulator::run::shadow::{self, Shadow};
 use npumem_simulator::run::{Cause, End, EngineTotals, OrderUsed, Outcome};
@@ -42,7 +43,7 @@ pub fn document(program: &Program, outcome: &Outcome, notes: &[String]) -> RunRe
         version: VERSION,
         program: outcome.program.clone(),
         device: outcome.device.clone(),
-        detail: "fast".to_owned(),
+        detail: if outcome.dram.is_some() { "detailed" } else { "fast" }.to_owned(),
         clock_hz: outcome.clock_hz,
         cycles: outcome.cycles,
         seconds: outcome.seconds(),
@@ -55,6 +56,7 @@ pub fn document(program: &Program, outcome: &Outcome, notes: &[String]) -> RunRe
         engines: outcome.engines.iter().map(|engine| engine_row(program, outcome, engine)).collect(),
         links: links(outcome),
         memories: memories(outcome),
+        dram: dram(outcome),
         bound: bound(outcome),
         statement_rows: statements(program, outcome),
         most_in_flight: outcome.most_in_flight as u64,
@@ -143,6 +145,9 @@ pub fn cause_text(cause: &Cause, buffer: Option<&str>, engine: Option<&str>) -> 
         Cause::OtherCore => "a flag of another core".to_owned(),
         Cause::Order { .. } => format!("the core cannot issue further: the queue of {engine} is full"),
         Cause::Limit => "no more transfers may be under way: the memory's latency".to_owned(),
+        Cause::RowMiss => "the main memory opened rows for it".to_owned(),
+        Cause::BankConflict => "the main memory closed other rows of the same banks first".to_owned(),
+        Cause::Refresh => "the main memory was being refreshed".to_owned(),
         Cause::Drain => "a flag or barrier after what it has under way".to_owned(),
         Cause::Start => "nothing was issued to it yet".to_owned(),
         Cause::Done => "it has nothing left to do".to_owned(),
@@ -168,6 +173,32 @@ fn memories(outcome: &Outcome) -> Vec<MemoryRow> {
         share: if outcome.cycles > 0.0 { space.bytes / (space.bytes_per_cycle * outcome.cycles) } else { 0.0 },
     };
     outcome.spaces.iter().map(row).collect()
+}
+
+fn dram(outcome: &Outcome) -> Option<DramReport> {
+    let dram = outcome.dram.as_ref()?;
+    let bytes: u64 = dram.channels.iter().map(|channel| channel.read + channel.written).sum();
+    let most = dram.peak_bytes_per_second * outcome.seconds();
+    Some(DramReport {
+        part: dram.part.clone(),
+        row_hits: dram.row_hits,
+        row_misses: dram.row_misses,
+        row_conflicts: dram.row_conflicts,
+        activates: dram.activates,
+        refreshes: dram.refreshes,
+        peak_bytes_per_second: dram.peak_bytes_per_second,
+        share: if most > 0.0 { bytes as f64 / most } else { 0.0 },
+        channels: dram
+            .channels
+            .iter()
+            .map(|channel| ChannelRow { read_bytes: channel.read, written_bytes: channel.written })
+            .collect(),
+        idle: dram
+            .idle
+            .iter()
+            .map(|(cause, clocks)| DramIdleRow { cause: (*cause).to_owned(), clocks: *clocks })
+            .collect(),
+    })
 }
 
 /// No order of the same statements ends before its busiest engine, or before the bytes are through a shared memory.

@@ -18,6 +18,7 @@ pub fn render(report: &RunReport, options: &TextOptions) -> String {
     page.idle();
     page.links();
     page.memories();
+    page.dram();
     page.statements();
     page.advice();
     page.values();
@@ -194,6 +195,39 @@ impl Page<'_> {
                 cycles(memory.bytes).into(),
                 rate(memory.bytes_per_second, "B/s").into(),
                 percent(memory.share).into(),
+            ]);
+        }
+        self.table(&table);
+    }
+
+    fn dram(&mut self) {
+        let Some(dram) = &self.report.dram else { return };
+        let (peak, used) = (rate(dram.peak_bytes_per_second, "B/s"), percent(dram.share));
+        self.heading(&format!("Main memory, command by command ({}, {peak}, {used} used)", printable(&dram.part)));
+        let bursts = (dram.row_hits + dram.row_misses + dram.row_conflicts).max(1) as f64;
+        let one = |name: &str, count: u64| format!("{} {name} ({})", grouped(count), percent(count as f64 / bursts));
+        let _ = writeln!(
+            self.text,
+            "  {}, {}, {}; {} rows opened, {} refreshes",
+            one("row hits", dram.row_hits),
+            one("row misses", dram.row_misses),
+            one("row conflicts", dram.row_conflicts),
+            grouped(dram.activates),
+            grouped(dram.refreshes),
+        );
+        let idle: u64 = dram.idle.iter().map(|row| row.clocks).sum();
+        if idle > 0 {
+            let rows = dram.idle.iter().filter(|row| row.clocks > 0);
+            let rows = rows.map(|row| format!("{} {}", row.cause, percent(row.clocks as f64 / idle as f64)));
+            let _ = writeln!(self.text, "  idle data buses: {}", rows.collect::<Vec<_>>().join(", "));
+        }
+        let mut table =
+            Table::new(&[(Column::Right, "channel"), (Column::Right, "bytes read"), (Column::Right, "bytes written")]);
+        for (index, channel) in dram.channels.iter().enumerate().take(self.options.rows) {
+            table.row(vec![
+                index.to_string().into(),
+                grouped(channel.read_bytes).into(),
+                grouped(channel.written_bytes).into(),
             ]);
         }
         self.table(&table);

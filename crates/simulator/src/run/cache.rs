@@ -3,6 +3,7 @@
 //! First come, first out, in groups of 64 sectors: what the cores share while they work side by side is kept, and
 //! what was last used a whole capacity ago is not. The state is at most the cache's own size in sectors.
 
+use super::hbm::MAX_PIECES;
 use super::region::Region;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -40,7 +41,9 @@ impl Cache {
     }
 
     /// Touches a region: what was in, what is brought in.
-    pub fn touch(&mut self, place: u32, region: &Region) -> Found {
+    ///
+    /// `brought` takes the bytes that are brought in: first byte and count, neighbours as one.
+    pub fn touch(&mut self, place: u32, region: &Region, mut brought: Option<&mut Vec<(u64, u64)>>) -> Found {
         let mut found = Found::default();
         if region.run == 0 {
             return found;
@@ -48,6 +51,9 @@ impl Cache {
         let sector = self.sector;
         if region.end() / sector / 64 >= MAX_GROUPS {
             // Further away than is kept track of: always a miss, and no walk over what a file merely claims.
+            if let Some(brought) = brought {
+                pieces(region, brought);
+            }
             return Found { hit: 0, missed: region.bytes() };
         }
         let groups = self.groups.entry(place).or_default();
@@ -77,11 +83,18 @@ impl Cache {
                 found.hit += hits * sector;
                 found.missed += (count - hits) * sector;
                 fresh += count - hits;
+                if let Some(brought) = brought.as_deref_mut() {
+                    each_gap(!*word & mask, |first, count| add(brought, (group * 64 + first) * sector, count * sector));
+                }
                 *word |= mask;
                 at += count;
             }
         });
-        found.missed = found.missed.saturating_add(runs.saturating_sub(MAX_RUNS).saturating_mul(region.run));
+        let rest = runs.saturating_sub(MAX_RUNS).saturating_mul(region.run);
+        found.missed = found.missed.saturating_add(rest);
+        if let Some(brought) = brought.filter(|_| rest > 0) {
+            behind(brought, region.start, rest);
+        }
         self.held += fresh;
         while self.held > self.most {
             let Some((place, index)) = self.order.pop_front() else { break };
@@ -94,6 +107,45 @@ impl Cache {
     }
 }
 
+/// Runs of ones of a word: the first bit and how many.
+fn each_gap(mut word: u64, mut each: impl FnMut(u64, u64)) {
+    let mut at = 0_u64;
+    while word != 0 {
+        let zeros = word.trailing_zeros();
+        word >>= zeros;
+        at += u64::from(zeros);
+        let ones = word.trailing_ones();
+        each(at, u64::from(ones));
+        word = word.checked_shr(ones).unwrap_or(0);
+        at += u64::from(ones);
+    }
+}
+
+/// Adds bytes to a list of pieces; past the most that are told apart, behind the last.
+fn add(list: &mut Vec<(u64, u64)>, start: u64, bytes: u64) {
+    let full = list.len() >= MAX_PIECES;
+    match list.last_mut() {
+        Some(last) if full || last.0.saturating_add(last.1) == start => last.1 = last.1.saturating_add(bytes),
+        _ => list.push((start, bytes)),
+    }
+}
+
+fn behind(list: &mut Vec<(u64, u64)>, start: u64, bytes: u64) {
+    match list.last_mut() {
+        Some(last) => last.1 = last.1.saturating_add(bytes),
+        None => list.push((start, bytes)),
+    }
+}
+
+/// The runs of a region as pieces.
+pub(super) fn pieces(region: &Region, list: &mut Vec<(u64, u64)>) {
+    region.each_run(MAX_PIECES as u64, |start| list.push((start, region.run)));
+    let rest = region.runs().saturating_sub(MAX_PIECES as u64).saturating_mul(region.run);
+    if rest > 0 {
+        behind(list, region.start, rest);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,12 +154,12 @@ mod tests {
     fn the_second_touch_hits_until_others_pushed_it_out() {
         let mut cache = Cache::new(16 << 10, 128);
         let tile = Region::new(0, 1, &[(4, 4096), (256, 1)]).unwrap();
-        assert_eq!(cache.touch(0, &tile), Found { hit: 0, missed: 1024 });
-        assert_eq!(cache.touch(0, &tile), Found { hit: 1024, missed: 0 });
-        assert_eq!(cache.touch(0, &Region::flat(100, 60)), Found { hit: 256, missed: 0 }, "whole sectors");
-        assert_eq!(cache.touch(1, &Region::flat(0, 16 << 10)), Found { hit: 0, missed: 16 << 10 });
-        assert_eq!(cache.touch(0, &tile).hit, 0);
+        assert_eq!(cache.touch(0, &tile, None), Found { hit: 0, missed: 1024 });
+        assert_eq!(cache.touch(0, &tile, None), Found { hit: 1024, missed: 0 });
+        assert_eq!(cache.touch(0, &Region::flat(100, 60), None), Found { hit: 256, missed: 0 }, "whole sectors");
+        assert_eq!(cache.touch(1, &Region::flat(0, 16 << 10), None), Found { hit: 0, missed: 16 << 10 });
+        assert_eq!(cache.touch(0, &tile, None).hit, 0);
         let far = Region::flat(1 << 60, 1 << 61);
-        assert_eq!(cache.touch(0, &far), Found { hit: 0, missed: 1 << 61 });
+        assert_eq!(cache.touch(0, &far, None), Found { hit: 0, missed: 1 << 61 });
     }
 }

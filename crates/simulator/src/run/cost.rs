@@ -1,7 +1,8 @@
 //! What one statement takes on its engine, alone, and how many bytes it draws from the memories that are shared.
 
-use super::cache::Cache;
+use super::cache::{Cache, pieces};
 use super::error::RunError;
+use super::hbm::Drawn;
 use super::machine::{Far, Hop, MAX_SHARED, Machine, Work};
 use super::region::Region;
 use super::touch::{Touch, element_bytes};
@@ -22,6 +23,10 @@ pub(super) struct Cost {
     pub shared: [f64; MAX_SHARED],
     /// Bytes over links.
     pub links: Vec<(LinkId, u64)>,
+    /// What the main memory is asked for, when it is run command by command.
+    pub main: Vec<Drawn>,
+    /// The unit stands still until it has that.
+    pub holds: bool,
     /// Operations of a compute unit; a multiply-accumulate counts two.
     pub operations: u64,
 }
@@ -61,6 +66,7 @@ pub(super) fn cost(
                     for (index, hop) in hops.iter().enumerate() {
                         let bytes = over(&mut cost, hop, &region, touch.payload(), index == 0);
                         draw_ends(machine, &mut cost, hop.link, bytes);
+                        ask_ends(machine, &mut cost, hop, touch, &region);
                     }
                 }
             }
@@ -70,6 +76,10 @@ pub(super) fn cost(
             cost.cycles = bytes as f64 / rate;
             cost.latency = *latency;
             draw(machine, &mut cost, *space, 2 * bytes);
+            for (write, touch) in [(false, reads.first()), (true, writes.first())] {
+                let Some(touch) = touch.filter(|_| Some(*space) == machine.main) else { continue };
+                ask(machine, &mut cost, touch, write, 0.0, &moved_region(touch));
+            }
         }
         Work::Matrix { engine, startup, far } => {
             product(machine, &mut cost, *engine, *startup, name, reads, writes)?;
@@ -147,11 +157,12 @@ fn through_cache(
     to_core: bool,
 ) {
     let payload = touch.payload();
+    let mut brought = Vec::new();
     let found = if to_core {
         // What one core hands to another is in the cache: it has just been written, or is read at once.
         super::cache::Found { hit: payload, missed: 0 }
     } else {
-        cache.touch(touch.place, region)
+        cache.touch(touch.place, region, machine.detailed.then_some(&mut brought))
     };
     let all = (found.hit + found.missed).max(1);
     let missed = (payload as f64 * found.missed as f64 / all as f64).round() as u64;
@@ -172,6 +183,10 @@ fn through_cache(
         }
         draw(machine, cost, machine.device.link(far.link).from, found.missed);
         draw(machine, cost, machine.device.link(hop.link).from, near_bytes);
+        if !brought.is_empty() {
+            let after = hop.startup.max(far.startup);
+            cost.main.push(Drawn { place: touch.place, write: false, after, pieces: brought });
+        }
     } else {
         // Written into the cache, and from there to the main memory at the cache's own pace.
         let bytes = over(cost, hop, region, payload, true);
@@ -179,6 +194,7 @@ fn through_cache(
         if !to_core {
             cost.links.push((cached.fill, bytes));
             draw(machine, cost, machine.device.link(far.link).to, bytes);
+            ask(machine, cost, touch, true, hop.startup, region);
         }
     }
 }
@@ -193,6 +209,24 @@ fn draw_ends(machine: &Machine<'_>, cost: &mut Cost, link: LinkId, bytes: u64) {
     let link = machine.device.link(link);
     draw(machine, cost, link.from, bytes);
     draw(machine, cost, link.to, bytes);
+}
+
+/// What a hop that starts or ends in the main memory asks of it.
+fn ask_ends(machine: &Machine<'_>, cost: &mut Cost, hop: &Hop, touch: &Touch, region: &Region) {
+    let link = machine.device.link(hop.link);
+    for (write, space) in [(false, link.from), (true, link.to)] {
+        if Some(space) == machine.main {
+            ask(machine, cost, touch, write, hop.startup, region);
+        }
+    }
+}
+
+fn ask(machine: &Machine<'_>, cost: &mut Cost, touch: &Touch, write: bool, after: f64, region: &Region) {
+    if machine.detailed {
+        let mut list = Vec::new();
+        pieces(region, &mut list);
+        cost.main.push(Drawn { place: touch.place, write, after, pieces: list });
+    }
 }
 
 /// Operands that the unit fetches by itself: it waits for every one of them.
@@ -210,6 +244,8 @@ fn far_operands(machine: &Machine<'_>, cost: &mut Cost, far: &[Far], reads: &[To
         cost.latency = latency;
         debug_assert!(cost.cycles >= before);
         draw_ends(machine, cost, operand.hop.link, bytes);
+        ask_ends(machine, cost, &operand.hop, touch, &region);
+        cost.holds = true;
     }
 }
 

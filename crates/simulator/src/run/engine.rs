@@ -73,6 +73,9 @@ impl Ord for Event {
     }
 }
 
+/// From when to when the memory's commands kept a statement, and which.
+pub(super) type Late = (f64, f64, Cause);
+
 /// One engine of one core.
 #[derive(Clone, Debug)]
 pub(super) struct Engine {
@@ -85,6 +88,8 @@ pub(super) struct Engine {
     pub idle_since: f64,
     /// When a statement ended last.
     pub came_back: f64,
+    /// The last cycles of that for which the memory's commands kept it, and which.
+    pub late: Option<Late>,
     pub at_barrier: bool,
     pub idle: BTreeMap<Cause, f64>,
     pub overtaken: f64,
@@ -99,6 +104,7 @@ impl Engine {
             busy: false,
             idle_since: 0.0,
             came_back: 0.0,
+            late: None,
             at_barrier: false,
             idle: BTreeMap::new(),
             overtaken: 0.0,
@@ -127,7 +133,7 @@ impl Engine {
         now: f64,
         issued: f64,
         issue: Cause,
-        ready: Option<(f64, Cause)>,
+        (ready, ready_late): (Option<(f64, Cause)>, Option<Late>),
         behind: Option<f64>,
     ) -> Option<(Cause, f64)> {
         let since = self.idle_since;
@@ -136,11 +142,18 @@ impl Engine {
         }
         let issued = issued.clamp(since, now);
         self.stood(since, issued, issue);
-        let cause = match ready {
-            Some((time, cause)) if time >= self.came_back || self.running + 1 < self.outstanding => cause,
-            _ => Cause::Limit,
+        let (cause, late) = match ready {
+            Some((time, cause)) if time >= self.came_back || self.running + 1 < self.outstanding => (cause, ready_late),
+            _ => (Cause::Limit, self.late),
         };
-        self.stood(issued, now, cause);
+        if let Some((from, to, why)) = late {
+            let (from, to) = (from.clamp(issued, now), to.clamp(issued, now));
+            self.stood(issued, from, cause);
+            self.stood(from, to, why);
+            self.stood(to, now, cause);
+        } else {
+            self.stood(issued, now, cause);
+        }
         if let Some(behind) = behind {
             self.overtaken += (now - behind.max(issued)).max(0.0);
         }

@@ -1,5 +1,6 @@
 //! Why a program cannot be run.
 
+use crate::dram::{PartError, RequestError};
 use npumem_ir::StepId;
 use npumem_ir::device::MissingFigure;
 use npumem_ir::program::ProgramError;
@@ -14,6 +15,18 @@ pub enum RunError {
     /// The device does not say a figure that this program's time follows from.
     #[error("{0}")]
     Missing(#[from] MissingFigure),
+    /// The device's description of its main memory makes no memory that can be run command by command.
+    #[error("{0}")]
+    Dram(#[from] PartError),
+    /// The main memory refuses a transfer.
+    #[error("main memory: {0}")]
+    Request(#[from] RequestError),
+    /// More bytes than can be run command by command.
+    #[error("more than {most} bursts from and to the main memory: too many for --detail detailed; use --detail fast")]
+    Traffic {
+        /// The most bursts of a run.
+        most: u64,
+    },
     /// A buffer lies in a space that the device does not have.
     #[error("buffer '{buffer}' lies in '{space}'; device `{device}` has {known}")]
     UnknownSpace {

@@ -102,6 +102,8 @@ pub(super) struct Machine<'a> {
     pub shared: Vec<Shared>,
     pub main: Option<SpaceId>,
     pub cache: Option<SpaceId>,
+    /// The main memory is run command by command.
+    pub detailed: bool,
     /// How many blocks run at once.
     pub cores: u64,
 }
@@ -118,6 +120,7 @@ impl<'a> Machine<'a> {
             shared: Vec::new(),
             main: device.main_memory(),
             cache: cache.map(|(id, _)| id),
+            detailed: false,
             cores: 1,
         };
         let spaces = Spaces::new(program, device)?;

@@ -14,6 +14,7 @@ mod cost;
 mod engine;
 mod error;
 mod flows;
+mod hbm;
 mod machine;
 mod outcome;
 mod region;
@@ -29,8 +30,11 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
+pub use crate::dram::Detail;
 pub use error::RunError;
-pub use outcome::{Cause, End, EngineTotals, LinkTotals, OrderUsed, Outcome, SpaceTotals, StepTotals, Stuck};
+pub use outcome::{
+    Cause, DramChannel, DramTotals, End, EngineTotals, LinkTotals, OrderUsed, Outcome, SpaceTotals, StepTotals, Stuck,
+};
 pub use region::{MAX_DIMS, Region};
 pub use sink::{Beginning, Kept, Nothing, Several, Sink, Span};
 pub use touch::{NOWHERE, Places, Shape, Touch, bytes_of, element_bytes};
@@ -68,13 +72,22 @@ pub struct Options {
     pub order: Order,
     /// Statements that a queue holds before the core that issues them must wait.
     pub queue_depth: usize,
+    /// How closely the main memory is simulated.
+    pub detail: Detail,
     /// Steps that are run before an endless loop is given up.
     pub max_steps: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { blocks: None, cores: None, order: Order::Auto, queue_depth: 32, max_steps: 200_000_000 }
+        Options {
+            blocks: None,
+            cores: None,
+            order: Order::Auto,
+            queue_depth: 32,
+            detail: Detail::Fast,
+            max_steps: 200_000_000,
+        }
     }
 }
 
@@ -85,7 +98,8 @@ impl Default for Options {
 /// or a bound that was reached is no error: see [`Outcome::end`].
 pub fn run(program: &Program, device: &Device, options: &Options, sink: &mut dyn Sink) -> Result<Outcome, RunError> {
     let structure = program.structure()?;
-    let machine = Machine::new(program, device)?;
+    let mut machine = Machine::new(program, device)?;
+    machine.detailed = options.detail == Detail::Detailed;
     let grid = Grid::new(program, options, machine.cores)?;
     let order = match options.order {
         Order::Ranges => OrderUsed::Ranges,
@@ -105,7 +119,7 @@ pub fn run(program: &Program, device: &Device, options: &Options, sink: &mut dyn
         blocks: grid.blocks,
         cores,
     };
-    let mut scheduler = Scheduler::new(setup, sink);
+    let mut scheduler = Scheduler::new(setup, sink)?;
     scheduler.run()?;
     let end = if scheduler.out_of_steps {
         End::Limit { steps: options.max_steps }
@@ -128,6 +142,7 @@ pub fn run(program: &Program, device: &Device, options: &Options, sink: &mut dyn
         end,
         links: scheduler.totals.links(&machine),
         spaces: scheduler.totals.spaces(&machine),
+        dram: scheduler.hbm.as_ref().map(hbm::Hbm::totals),
         engines: std::mem::take(&mut scheduler.totals.engines),
         steps: std::mem::take(&mut scheduler.totals.steps),
         assumed: std::mem::take(&mut scheduler.ground.assumed).into_iter().collect(),

@@ -39,6 +39,12 @@ pub enum Cause {
     },
     /// As many transfers as the engine can have under way have not come back.
     Limit,
+    /// The memory opened rows for what it waits for.
+    RowMiss,
+    /// The memory closed other rows of the same banks first.
+    BankConflict,
+    /// The memory was being refreshed.
+    Refresh,
     /// It must end what it has under way before it may raise a flag or pass a barrier.
     Drain,
     /// Nothing has been issued to it yet.
@@ -60,6 +66,9 @@ impl Cause {
             Cause::OtherCore => "other-core",
             Cause::Order { .. } => "order",
             Cause::Limit => "limit",
+            Cause::RowMiss => "row-miss",
+            Cause::BankConflict => "bank-conflict",
+            Cause::Refresh => "refresh",
             Cause::Drain => "drain",
             Cause::Start => "start",
             Cause::Done => "done",
@@ -126,6 +135,38 @@ pub struct SpaceTotals {
     pub bytes: f64,
     /// Bytes that it delivers in a cycle.
     pub bytes_per_cycle: f64,
+}
+
+/// One channel of the main memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DramChannel {
+    /// Bytes read over its data bus.
+    pub read: u64,
+    /// Bytes written over its data bus; writes that still wait in its queue at the end are not in it.
+    pub written: u64,
+}
+
+/// The main memory, when it was run command by command.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DramTotals {
+    /// What it is.
+    pub part: String,
+    /// Bursts whose row was open.
+    pub row_hits: u64,
+    /// Bursts whose bank had no open row.
+    pub row_misses: u64,
+    /// Bursts whose bank had another row open.
+    pub row_conflicts: u64,
+    /// Rows that were opened.
+    pub activates: u64,
+    /// Refresh commands.
+    pub refreshes: u64,
+    /// All data buses together.
+    pub peak_bytes_per_second: f64,
+    /// The channels.
+    pub channels: Vec<DramChannel>,
+    /// Clocks of the memory in which a data bus was idle, all channels together, by cause.
+    pub idle: Vec<(&'static str, u64)>,
 }
 
 /// One statement of the program, over all its turns and all cores.
@@ -211,6 +252,9 @@ pub struct Outcome {
     pub links: Vec<LinkTotals>,
     /// Shared memories.
     pub spaces: Vec<SpaceTotals>,
+    /// The main memory, when it was run command by command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dram: Option<DramTotals>,
     /// By step of the program.
     #[serde(skip)]
     pub steps: Vec<StepTotals>,

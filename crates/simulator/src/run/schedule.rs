@@ -12,9 +12,10 @@
 
 use super::cache::Cache;
 use super::cost::{Cost, cost};
-use super::engine::{Engine, Entry, Event, Moment};
+use super::engine::{Engine, Entry, Event, Late, Moment};
 use super::error::RunError;
 use super::flows::Flows;
+use super::hbm::{Asked, Hbm};
 use super::machine::{MAX_SHARED, Machine};
 use super::outcome::{Cause, OrderUsed};
 use super::region::Region;
@@ -45,6 +46,10 @@ pub(super) struct Statement {
     stalled_by: Option<u16>,
     /// When the last one that it depends on ended, and what that was about.
     ready: Option<(f64, Cause)>,
+    /// For how much of that time the memory's commands kept it.
+    ready_late: Option<Late>,
+    /// What it waits for from the memory, when that is run command by command.
+    asked: Option<Asked>,
     started: f64,
     freed: f64,
     cost: Cost,
@@ -103,6 +108,8 @@ pub(super) struct Scheduler<'a, 's> {
     sequence: u64,
     flows: Flows,
     cache: Option<Cache>,
+    /// The main memory, when it is run command by command.
+    pub hbm: Option<Hbm>,
     posts: BTreeMap<i64, u64>,
     anybody_posts: bool,
     jobs: VecDeque<Job>,
@@ -128,7 +135,7 @@ pub(super) struct Setup<'a> {
 }
 
 impl<'a, 's> Scheduler<'a, 's> {
-    pub fn new(setup: Setup<'a>, sink: &'s mut dyn Sink) -> Self {
+    pub fn new(setup: Setup<'a>, sink: &'s mut dyn Sink) -> Result<Self, RunError> {
         let Setup { machine, program, ground, order, depth, start, blocks, cores } = setup;
         let mut capacity = [f64::INFINITY; MAX_SHARED];
         for (room, shared) in capacity.iter_mut().zip(&machine.shared) {
@@ -143,6 +150,7 @@ impl<'a, 's> Scheduler<'a, 's> {
         });
         let anybody_posts = program.steps.iter().any(|step| matches!(step, Step::Sync(Sync::Post { .. })));
         let places = Places::new(program);
+        let hbm = machine.detailed.then(|| Hbm::new(machine, program, &places)).transpose()?;
         let mut scheduler = Scheduler {
             machine,
             program,
@@ -159,6 +167,7 @@ impl<'a, 's> Scheduler<'a, 's> {
             sequence: 0,
             flows: Flows::new(capacity),
             cache,
+            hbm,
             posts: BTreeMap::new(),
             anybody_posts,
             jobs: VecDeque::new(),
@@ -190,7 +199,7 @@ impl<'a, 's> Scheduler<'a, 's> {
             });
             scheduler.next_block_of(core as u32);
         }
-        scheduler
+        Ok(scheduler)
     }
 
     /// Runs until nothing goes on.
@@ -199,6 +208,16 @@ impl<'a, 's> Scheduler<'a, 's> {
         loop {
             let flow = self.flows.next();
             let event = self.events.peek().map(|event| event.time);
+            let next = match (flow, event) {
+                (Some((flow, _)), Some(event)) => Some(flow.min(event)),
+                (flow, event) => flow.map(|(time, _)| time).or(event),
+            };
+            if let Some((statement, time, there)) = self.hbm.as_mut().and_then(|hbm| hbm.next_done(next)) {
+                self.now = time.max(self.now);
+                self.answered(statement, there);
+                self.work()?;
+                continue;
+            }
             let flow_first = match (flow, event) {
                 (None, None) => return Ok(()),
                 (Some((flow, _)), Some(event)) => flow <= event,
@@ -208,15 +227,13 @@ impl<'a, 's> Scheduler<'a, 's> {
                 if let Some((time, statement)) = flow {
                     self.now = time.max(self.now);
                     self.flows.finish();
-                    self.free(statement);
-                    let latency = self.statements[statement as usize].cost.latency;
-                    self.at(self.now + latency, Moment::Complete(statement));
+                    self.through(statement);
                 }
             } else if let Some(event) = self.events.pop() {
                 self.now = event.time.max(self.now);
                 match event.moment {
                     Moment::Free(statement) => self.free(statement),
-                    Moment::Complete(statement) => self.complete(statement),
+                    Moment::Complete(statement) => self.arrive(statement),
                 }
             }
             self.work()?;
@@ -229,6 +246,63 @@ impl<'a, 's> Scheduler<'a, 's> {
     fn at(&mut self, time: f64, moment: Moment) {
         self.sequence += 1;
         self.events.push(Event { time, sequence: self.sequence, moment });
+    }
+
+    /// All bytes are over the links: the engine is free, unless it stands still for the memory.
+    fn through(&mut self, id: u32) {
+        let now = self.now;
+        let statement = &mut self.statements[id as usize];
+        let latency = statement.cost.latency;
+        let until = match &mut statement.asked {
+            Some(asked) if asked.holds && asked.open > 0 => {
+                asked.parked = true;
+                return;
+            }
+            Some(asked) if asked.holds => asked.end,
+            _ => now,
+        };
+        if until > now {
+            self.at(until, Moment::Free(id));
+        } else {
+            self.free(id);
+        }
+        self.at(until.max(now) + latency, Moment::Complete(id));
+    }
+
+    /// A statement would be over, were it not for the memory.
+    fn arrive(&mut self, id: u32) {
+        let now = self.now;
+        if let Some(asked) = &mut self.statements[id as usize].asked {
+            asked.due.get_or_insert(now);
+            if asked.open > 0 {
+                asked.parked = true;
+                return;
+            }
+            if asked.end > now {
+                let end = asked.end;
+                self.at(end, Moment::Complete(id));
+                return;
+            }
+        }
+        self.complete(id);
+    }
+
+    /// The memory has answered one transfer of a statement.
+    fn answered(&mut self, id: u32, there: f64) {
+        let now = self.now;
+        let statement = &mut self.statements[id as usize];
+        let Some(asked) = &mut statement.asked else { return };
+        asked.open -= 1;
+        asked.end = asked.end.max(there).max(now);
+        if asked.open == 0 && std::mem::replace(&mut asked.parked, false) {
+            let (end, latency) = (asked.end, statement.cost.latency);
+            if asked.holds {
+                self.at(end, Moment::Free(id));
+                self.at(end + latency, Moment::Complete(id));
+            } else {
+                self.at(end, Moment::Complete(id));
+            }
+        }
     }
 
     fn work(&mut self) -> Result<(), RunError> {
@@ -343,6 +417,8 @@ impl<'a, 's> Scheduler<'a, 's> {
             issued: self.now,
             stalled_by,
             ready: None,
+            ready_late: None,
+            asked: None,
             started: 0.0,
             freed: 0.0,
             cost: Cost::default(),
@@ -592,18 +668,27 @@ impl<'a, 's> Scheduler<'a, 's> {
         }
         let cost =
             cost(self.machine, &plan.work, &operation.name, &statement.reads, &statement.writes, &mut self.cache)?;
+        let asked = match &mut self.hbm {
+            Some(hbm) if !cost.main.is_empty() => {
+                hbm.ask(self.machine, (core, queue, id), now, &cost.main, cost.holds)?
+            }
+            _ => None,
+        };
         let behind = self.could_overtake(core, queue);
         let statement = &mut self.statements[id as usize];
         let engine = &mut self.cores[core as usize].engines[usize::from(queue)];
         let issue = statement.stalled_by.map_or(Cause::Start, |queue| Cause::Order { queue });
-        statement.waited = engine.resume(now, statement.issued, issue, statement.ready, behind);
+        let ready = (statement.ready, statement.ready_late);
+        statement.waited = engine.resume(now, statement.issued, issue, ready, behind);
+        let asks = asked.is_some();
+        statement.asked = asked;
         engine.busy = true;
         engine.running += 1;
         statement.started = now;
         let (cycles, latency) = (cost.cycles, cost.latency);
         let shared = cost.shared;
         statement.cost = cost;
-        if shared.iter().any(|bytes| *bytes > 0.0) {
+        if asks || shared.iter().any(|bytes| *bytes > 0.0) {
             self.flows.start(now, id, cycles, shared);
         } else {
             self.at(now + cycles, Moment::Free(id));
@@ -645,6 +730,11 @@ impl<'a, 's> Scheduler<'a, 's> {
         let statement = &mut self.statements[id as usize];
         let (core, queue) = (statement.core, statement.queue);
         let dependents = std::mem::take(&mut statement.dependents);
+        let started = statement.started;
+        let late = statement.asked.as_ref().and_then(|asked| {
+            let due = asked.due.filter(|due| *due < now)?;
+            Some((due, now, self.hbm.as_ref()?.cause(asked, now - started)?))
+        });
         let touches = statement.reads.iter().chain(&statement.writes).map(|touch| touch.place);
         if self.order == OrderUsed::Ranges {
             for place in touches.filter(|place| *place != NOWHERE) {
@@ -673,6 +763,7 @@ impl<'a, 's> Scheduler<'a, 's> {
         let engine = &mut self.cores[core as usize].engines[usize::from(queue)];
         engine.running -= 1;
         engine.came_back = now;
+        engine.late = late;
         self.jobs.push_back(Job::Pump(core, queue));
         for (other, cause) in dependents {
             let statement = &mut self.statements[other as usize];
@@ -680,6 +771,7 @@ impl<'a, 's> Scheduler<'a, 's> {
             // Who waits both for data and for room in the same bytes waits for the data.
             if !matches!(statement.ready, Some((time, Cause::Data { .. })) if time == now) {
                 statement.ready = Some((now, cause));
+                statement.ready_late = late;
             }
             if statement.waits == 0 {
                 let job = Job::Pump(statement.core, statement.queue);
