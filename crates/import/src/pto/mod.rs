@@ -11,6 +11,7 @@
 
 mod dialect;
 mod lex;
+mod lines;
 mod lower;
 mod parse;
 mod scope;
@@ -41,9 +42,12 @@ impl PtoError {
     }
 }
 
-/// Line and column, from 1, of a byte of the source.
+/// Line and column, from 1, of a byte of the source. It reads all before the byte: for one error, not for every
+/// statement (`lines`).
 fn position(source: &str, byte: usize) -> (u32, u32) {
     let mut byte = byte.min(source.len());
+    #[cfg(test)]
+    tests::REREAD.with(|count| count.set(count.get() + byte));
     while !source.is_char_boundary(byte) {
         byte -= 1;
     }

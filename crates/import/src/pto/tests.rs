@@ -1,7 +1,13 @@
 //! The reader of `.pto` against texts and their meaning.
 
 use super::*;
+use std::cell::Cell;
 use std::path::Path;
+
+thread_local! {
+    /// Bytes of the text that were read again to name a line.
+    pub(super) static REREAD: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Files that the dialect's own tests expect to be refused, whatever the flags, for a reason this reader shares.
 const REFUSED: [&str; 7] = [
@@ -207,4 +213,41 @@ fn damaged_kernels_never_panic() {
     fuzz(&format!("func.func @k(%a: {}", "<".repeat(100_000)));
     fuzz(&format!("func.func @k() {{ {}", "scf.if %c {".repeat(100_000)));
     fuzz(&format!("func.func @k(%a: {} index) {{ return }}", "() -> ".repeat(100_000)));
+}
+
+/// The work of a statement does not follow the length of the file: no text is read again to name its line.
+#[test]
+fn a_long_kernel_is_read_once() {
+    let tile = "!pto.tile_buf<loc=vec, dtype=f32, rows=8, cols=8, v_row=8, v_col=8, blayout=row_major, \
+                slayout=none_box, fractal=512, pad=0>";
+    for statements in [1_000, 8_000] {
+        let mut text = format!("module {{\nfunc.func @k() {{\n%a = pto.alloc_tile : {tile}\n");
+        for _ in 0..statements {
+            text += &format!("pto.tadd ins(%a, %a : {tile}, {tile}) outs(%a : {tile})\n");
+            text += &format!("pto.odd_one ins(%a : {tile})\n");
+        }
+        text += "return\n}\n}\n";
+        REREAD.with(|count| count.set(0));
+        let module = read(&text, &Options::default()).unwrap();
+        assert_eq!(REREAD.with(Cell::get), 0, "{statements} statements");
+        assert_eq!(module.unknown.len(), statements);
+        let last = &module.unknown[statements - 1];
+        assert_eq!((last.line, last.column), (3 + 2 * statements as u32, 1));
+    }
+}
+
+/// Two calls a level: refused by counting, before anything is inlined.
+#[test]
+fn calls_that_double_are_counted_first() {
+    let mut text = String::from("module {\n");
+    for level in 0..60 {
+        let call = format!("func.call @f{}() : () -> ()\n", level + 1);
+        text += &format!("func.func @f{level}() {{\n{call}{call}return\n}}\n");
+    }
+    let small = text.replace("func.call", "// func.call");
+    let leaf = "func.func @f60() {\npto.barrier <PIPE_ALL>\nreturn\n}\n}\n";
+    let error = read(&(text + leaf), &Options::default()).unwrap_err();
+    assert!(error.problem.contains("'@f0' comes to") && error.problem.contains("once calls are inlined"), "{error}");
+    assert_eq!(error.line, 2);
+    assert!(read(&(small + leaf), &Options::default()).is_ok());
 }

@@ -6,7 +6,7 @@ use crate::pto::PtoError;
 use crate::pto::parse::{Clause, Item, RawOp};
 use crate::pto::scope::{Scope, Value};
 use crate::pto::types::{self, Type};
-use npumem_ir::program::{Affine, Core};
+use npumem_ir::program::{Affine, Core, MAX_STEPS};
 
 /// A function of the file.
 #[derive(Debug)]
@@ -75,8 +75,37 @@ pub(super) fn find_functions<'s>(source: &str, items: &[Item<'s>]) -> Result<Vec
         });
     }
     find_calls(items, &mut functions);
-    refuse_recursion(source, &functions)?;
+    let order = refuse_recursion(source, &functions)?;
+    refuse_growth(source, items, &functions, &order)?;
     Ok(functions)
+}
+
+/// Counts, callees first, what is walked once calls are inlined: two calls a function double at every level.
+fn refuse_growth(
+    source: &str,
+    items: &[Item<'_>],
+    functions: &[Function<'_>],
+    order: &[usize],
+) -> Result<(), PtoError> {
+    // A file without calls is as long as it is; what calls add may come to a few items a statement.
+    let most = MAX_STEPS.saturating_mul(4).saturating_add(items.len());
+    let mut inlined = vec![0_usize; functions.len()];
+    for function in order {
+        let info = &functions[*function];
+        let own = info.body.map_or(0, |(start, end)| end.saturating_sub(start));
+        let total = info.calls.iter().fold(own, |sum, (callee, _)| sum.saturating_add(inlined[*callee]));
+        inlined[*function] = total;
+    }
+    match roots(functions).into_iter().find(|root| inlined[*root] > most) {
+        None => Ok(()),
+        Some(root) => {
+            let problem = format!(
+                "'@{}' comes to {} operations once calls are inlined, more than {most}",
+                functions[root].name, inlined[root]
+            );
+            Err(PtoError::at(source, functions[root].at, problem))
+        }
+    }
 }
 
 fn find_calls(items: &[Item<'_>], functions: &mut [Function<'_>]) {
@@ -104,8 +133,9 @@ fn callee<'s>(op: &RawOp<'s>) -> Option<&'s str> {
     })
 }
 
-/// Depth-first over the calls, with an explicit stack.
-fn refuse_recursion(source: &str, functions: &[Function<'_>]) -> Result<(), PtoError> {
+/// Depth-first over the calls, with an explicit stack; the functions, callees first.
+fn refuse_recursion(source: &str, functions: &[Function<'_>]) -> Result<Vec<usize>, PtoError> {
+    let mut order = Vec::with_capacity(functions.len());
     let mut state = vec![0_u8; functions.len()];
     for root in 0..functions.len() {
         let mut stack = vec![(root, 0)];
@@ -117,7 +147,10 @@ fn refuse_recursion(source: &str, functions: &[Function<'_>]) -> Result<(), PtoE
                 state[function] = 1;
             }
             match functions[function].calls.get(next) {
-                None => state[function] = 2,
+                None => {
+                    state[function] = 2;
+                    order.push(function);
+                }
                 Some((callee, at)) => {
                     if state[*callee] == 1 {
                         let problem = format!(
@@ -132,7 +165,7 @@ fn refuse_recursion(source: &str, functions: &[Function<'_>]) -> Result<(), PtoE
             }
         }
     }
-    Ok(())
+    Ok(order)
 }
 
 /// Functions with a body that nothing calls.

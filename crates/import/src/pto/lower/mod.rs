@@ -13,10 +13,11 @@ mod regions;
 mod scratch;
 mod sync;
 
+use super::lines::Lines;
 use super::parse::{Item, RawOp, parse};
 use super::scope::{Scope, Value};
 use super::types::{self, Type};
-use super::{Kernel, Module, Options, PtoError, Site, UnknownOperation, position};
+use super::{Kernel, Module, Options, PtoError, Site, UnknownOperation};
 use functions::{Function, find_functions, roots};
 use npumem_ir::BufferId;
 use npumem_ir::program::{Affine, Buffer, Core, MAX_STEPS, Op, ProgramBuilder, Step};
@@ -39,14 +40,15 @@ pub(super) fn lower(source: &str, options: &Options) -> Result<Module, PtoError>
     queues::check_peers(source, &items, &functions)?;
     let mut module = Module { programs: Vec::new(), target, unknown: Vec::new(), notes: Vec::new() };
     let mut unknown = BTreeSet::new();
+    let lines = Lines::new(source);
     for root in roots(&functions) {
-        let mut lowering = Lowering::new(source, &items, &functions, options, root);
+        let mut lowering = Lowering::new(&lines, (source, &items), &functions, options, root);
         lowering.builder.program_mut().target = module.target.clone();
         lowering.architecture = module.target.clone().or_else(|| options.architecture.clone());
         lowering.function(root)?;
         for (at, name) in lowering.unknown {
             if unknown.insert(at) {
-                let (line, column) = position(source, at);
+                let (line, column) = lines.position(at);
                 module.unknown.push(UnknownOperation { name: name.to_owned(), line, column });
             }
         }
@@ -81,6 +83,7 @@ struct Frame<'s> {
 /// The state of one program being built.
 struct Lowering<'s, 'i> {
     source: &'s str,
+    lines: &'i Lines<'s>,
     items: &'i [Item<'s>],
     functions: &'i [Function<'s>],
     options: &'i Options,
@@ -103,14 +106,15 @@ struct Lowering<'s, 'i> {
 
 impl<'s, 'i> Lowering<'s, 'i> {
     fn new(
-        source: &'s str,
-        items: &'i [Item<'s>],
+        lines: &'i Lines<'s>,
+        (source, items): (&'s str, &'i [Item<'s>]),
         functions: &'i [Function<'s>],
         options: &'i Options,
         root: usize,
     ) -> Self {
         Lowering {
             source,
+            lines,
             items,
             functions,
             options,
@@ -134,7 +138,7 @@ impl<'s, 'i> Lowering<'s, 'i> {
     }
 
     fn line(&self, at: usize) -> u32 {
-        position(self.source, at).0
+        self.lines.line(at)
     }
 
     fn frame(&mut self) -> &mut Frame<'s> {
