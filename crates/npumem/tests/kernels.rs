@@ -230,6 +230,18 @@ fn the_command_line_is_a_gate() {
         String::from_utf8_lossy(&output.stderr)
     );
 
+    // What would let a gate pass by mistake is refused: limits that are not used, files cut off to nothing.
+    let empty = scratch.file("empty.pto", "");
+    for arguments in [&["check", softmax, "--capacity", "UB=100"][..], &["check", empty.to_str().unwrap()]] {
+        assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    let large = "npumem-program 1\nprogram large\nbuffer a in vec bytes 131072 align 32 : u8\nbuffer b in vec bytes 131072 align 32 : u8\nsteps\nw @v writes a[0]:u8\nx @v writes b[0]:u8\nr @v reads a[0]:u8, b[0]:u8\n";
+    let (large, target) = (scratch.file("large.npumem", large), scratch.path("large.json"));
+    let output = run(&["plan", large.to_str().unwrap(), "-o", target.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("large") && !target.exists());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not written"));
+
     let folder = npumem_testing::workspace_root().join("testdata/kernels");
     let output = run(&["check", folder.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0));

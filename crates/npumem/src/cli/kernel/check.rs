@@ -59,6 +59,13 @@ pub fn device(args: &DeviceArgs, target: Option<&str>) -> Result<Device, String>
 
 /// Checks every kernel that the arguments name.
 pub fn run(args: &CheckArgs, color: Color) -> Outcome {
+    // What a kernel has no use for is refused: a gate that drops a limit would let pass what breaks it.
+    if !args.capacity.is_empty() {
+        return Err("--capacity: a kernel's capacities are the device's; name another --device".into());
+    }
+    if !args.shape.is_empty() {
+        return Err("--shape: a kernel has no tensors of a model; its arguments are bound with --dim NAME=N".into());
+    }
     let (files, plan) = inputs(&args.inputs)?;
     let dims = dims(&args.dim)?;
     let (mut checked, mut errors) = (Vec::new(), Vec::new());
@@ -185,6 +192,10 @@ fn check_file(
     let opened = npumem::open::open(path).map_err(|error| error.to_string())?;
     let place = |error: kernel::KernelError| placed(path, &error);
     let file = kernel::read(&opened.text(), dims).map_err(place)?;
+    if file.kernels.is_empty() {
+        // An empty or cut-off file must not pass a gate.
+        return Err(format!("{}: there is no function with a body in it", path.display()));
+    }
     let mut device = device(&args.device, file.target.as_deref())?;
     if args.device.device.is_none() && file.target.is_none() && file.is_pto {
         device = with_links(&file, device).map_err(place)?;

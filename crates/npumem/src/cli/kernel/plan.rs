@@ -29,16 +29,10 @@ pub fn run(args: &PlanArgs, path: &Path, source: &str, color: Color) -> Outcome 
         plans.push(kernel::plan(&one.program, &device, &placement, &file.notes, cancel).map_err(say)?);
     }
     let fits = plans.iter().all(|plan| plan.planned.fit == Fit::Yes);
-    if let Some(output) = &args.output {
-        if !fits {
-            return Err(format!("{}: not written, as not every kernel fits", output.display()));
-        }
-        let ending = output.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-        let content = match ending.as_deref() {
-            Some("json") => plans_json(&plans),
-            _ => kernel::write_back(&file, &plans).map_err(say)?,
-        };
-        output::write_whole(output, content.as_bytes())?;
+    if let Some(output) = &args.output
+        && fits
+    {
+        write_plans(output, source, &file, &plans).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     if let Some(report) = &args.report {
         let [plan] = plans.as_slice() else {
@@ -47,7 +41,7 @@ pub fn run(args: &PlanArgs, path: &Path, source: &str, color: Color) -> Outcome 
         let page = html::render(&plan.planned.report).map_err(|error| error.to_string())?;
         output::write_whole(report, page.as_bytes())?;
     }
-    let quiet = args.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
+    let quiet = fits && args.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
     if args.json && !quiet {
         output::print(&format!("{}\n", reports_json(&plans)?));
     } else if !quiet {
@@ -58,12 +52,29 @@ pub fn run(args: &PlanArgs, path: &Path, source: &str, color: Color) -> Outcome 
             output::print(&buffers(plan));
         }
     }
+    if let Some(output) = args.output.as_ref().filter(|_| !fits) {
+        output::complain(&format!("npumem: {}: not written, as not every kernel fits", output.display()));
+    }
     let undecided = plans.iter().any(|plan| plan.planned.fit == Fit::Undecided);
     Ok(match (fits, plans.iter().any(|plan| plan.planned.fit == Fit::No), undecided) {
         (true, ..) => Answer::Yes,
         (_, true, _) => Answer::No,
         _ => Answer::Undecided,
     })
+}
+
+/// The plans in the form that the file's name asks for.
+fn write_plans(output: &Path, source: &str, file: &kernel::KernelFile, plans: &[KernelPlan]) -> Result<(), String> {
+    let json = output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
+    let content = if json {
+        plans_json(plans)
+    } else if source.contains('\u{fffd}') {
+        // What is not UTF-8 was replaced on reading, and would not come back as it was.
+        return Err("is not UTF-8 text, so its addresses cannot be written back; -o FILE.json writes the plan".into());
+    } else {
+        kernel::write_back(file, plans).map_err(|error| error.to_string())?
+    };
+    output::write_whole(output, content.as_bytes())
 }
 
 /// Every buffer, hidden ones too, by space and address.
