@@ -51,6 +51,9 @@ pub(crate) struct SpaceProblem {
     pub penalties: Vec<(u32, u32, u64)>,
     /// Hints are part of the goal, so the unit must be able to express them.
     pub keep_hints: bool,
+    /// Buffers of no bytes count for the heights, which is exact at the capacity. Otherwise only bytes do, which is
+    /// exact for the peak.
+    pub whole: bool,
 }
 
 /// Why no instance can be built: the statement contradicts itself. Buffers by position.
@@ -259,6 +262,9 @@ impl Instance {
             let d = ((groups.delta[b] - lowest[index]) / g) as i64;
             delta[b] = d;
             add_member(&mut items[index], b as u32, buffer, d, unit, &rank)?;
+            if buffer.size > 0 || problem.whole {
+                items[index].height = items[index].height.max(d + (buffer.size / unit) as i64);
+            }
         }
         for item in &mut items {
             finish_item(item, problem)?;
@@ -296,6 +302,12 @@ impl Instance {
     /// The highest byte (in units) used by a placement.
     pub fn peak(&self, offsets: &[i64]) -> i64 {
         self.items.iter().zip(offsets).map(|(i, &o)| o + i.height).max().unwrap_or(0)
+    }
+
+    /// Is every member within the capacity, those of no bytes too?
+    pub fn keeps_ends(&self, offsets: &[i64]) -> bool {
+        let end = |i: &Item| i.members.iter().map(|m| m.delta + m.size).max().unwrap_or(0);
+        self.items.iter().zip(offsets).all(|(i, &o)| o + end(i) <= self.capacity)
     }
 
     /// Do two items clash when placed at these offsets?
@@ -437,7 +449,6 @@ fn add_member(
     item.members.reserve_exact(1);
     item.rects.reserve_exact(buffer.live.len());
     item.members.push(Member { buffer: index, delta, size });
-    item.height = item.height.max(delta + size);
     let align = (buffer.alignment.max(1) / gcd(buffer.alignment.max(1), unit)) as i64;
     match merge_congruence((item.align, item.residue), (align, -delta)) {
         Some((a, r)) if a < UNLIMITED / 4 => (item.align, item.residue) = (a, r),
@@ -569,10 +580,10 @@ fn penalties_of(problem: &SpaceProblem, item_of: &[u32], delta: &[i64], unit: u6
         let sb = (problem.buffers[b as usize].size / unit) as i64;
         let (low, high) = (da - db - sb, da - db + sa);
         if first == second {
-            if low < 0 && 0 < high {
+            if sa > 0 && sb > 0 && low < 0 && 0 < high {
                 fixed = fixed.saturating_add(weight);
             }
-        } else if weight > 0 {
+        } else if weight > 0 && sa > 0 && sb > 0 {
             out.push(Penalty { first, second, low, high, weight });
         }
     }

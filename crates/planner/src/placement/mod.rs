@@ -6,6 +6,7 @@
 mod arith;
 mod board;
 mod bounds;
+mod byteless;
 mod counters;
 mod disjunction;
 mod eject;
@@ -58,17 +59,26 @@ pub fn place(
     let allowed = statement::allowed_spaces(problem, &root)?;
     let mut meter = Meter::new(options.work_limit(), cancel);
     let spaces::Assignment { home, traffic } = spaces::assign(problem, &root, &allowed, options, &mut meter)?;
+    let (home, byteless) = byteless::part(problem, &root, home);
+    let byteless = byteless::place(problem, &byteless)?;
     let mut statements = statement::split(problem, &home);
     let mut solved = Vec::with_capacity(statements.len());
     for s in &mut statements {
         let instance = Instance::new(&s.raw).map_err(|c| statement::contradiction(problem, s, &c))?;
         // The instance says all of it, in less memory.
-        s.raw = instance::SpaceProblem::default();
+        let raw = std::mem::take(&mut s.raw);
+        let raw = raw.buffers.iter().any(|b| b.size == 0).then_some(raw);
         let outcome = portfolio::solve(&instance, problem.goals(), options, &mut meter)
             .map_err(|item| pin_clash(problem, s, &instance, item))?;
-        solved.push((instance, outcome));
+        match raw {
+            Some(raw) if !instance.keeps_ends(&outcome.offsets) => {
+                solved.push(byteless::within(problem, s, raw, &outcome, options, &mut meter)?);
+            }
+            _ => solved.push((instance, outcome)),
+        }
     }
     let mut placed = assemble(problem, options, &root, &statements, &solved, &mut meter);
+    byteless.join(&mut placed);
     placed.traffic = traffic;
     Ok(placed)
 }
@@ -152,7 +162,8 @@ fn assemble(
         });
         cost = cost.saturating_add(outcome.cost);
         cost_bound = cost_bound.saturating_add(outcome.cost_bound);
-        if space.capacity.is_some_and(|c| peak > c) && !matches!(verdict, Verdict::Infeasible(_)) {
+        let outside = outcome.infeasible || !instance.keeps_ends(&outcome.offsets);
+        if space.capacity.is_some_and(|c| peak > c || outside) && !matches!(verdict, Verdict::Infeasible(_)) {
             // A bound above the capacity is a proof, whichever goal the search had.
             let proven = outcome.infeasible || space.capacity.is_some_and(|c| lower_bound > c);
             verdict = if proven {

@@ -8,6 +8,7 @@
 //! and bound, and judged by the placement itself. Beyond, groups with the most traffic per byte and step enter
 //! the fast space as long as its load allows, and leave it again, least value first, until it fits.
 
+use super::byteless;
 use super::counters::Meter;
 use super::feasible::{self, Answer};
 use super::instance::Instance;
@@ -109,8 +110,15 @@ fn fits(
         return Some(true);
     }
     let only: Vec<Option<SpaceId>> = home.iter().map(|h| h.filter(|&h| h == space)).collect();
-    let statements = statement::split(problem, &only);
-    let Ok(instance) = Instance::new(&statements[space.index()].raw) else { return Some(false) };
+    let root = statement::groups(problem);
+    let (only, byteless) = byteless::part(problem, &root, only);
+    if byteless::place(problem, &byteless).is_ok_and(|b| b.outside.is_some()) {
+        return Some(false);
+    }
+    let mut statements = statement::split(problem, &only);
+    let raw = &mut statements[space.index()].raw;
+    raw.whole = true;
+    let Ok(instance) = Instance::new(raw) else { return Some(false) };
     if super::bounds::lower_bound(&instance).value > instance.capacity {
         meter.spend(instance.items.len() as u64);
         return Some(false);

@@ -34,6 +34,7 @@ fn agree(seed: u64, counts: &mut Counts) {
     if random.chance(50) {
         (f.windows, f.colocated) = (false, false);
     }
+    f.byteless = random.chance(40);
     let mut p = problem(&mut random, f, 5, 3, 6, None);
     let mut options = PlacementOptions { seed, threads: 1 + (seed % 2) as usize, ..PlacementOptions::default() };
     for (name, _) in options.switches.list().into_iter().take(8) {
@@ -41,7 +42,7 @@ fn agree(seed: u64, counts: &mut Counts) {
     }
     let Some(best) = oracle::best(&p, ROOM) else {
         match place(&p, &options, None) {
-            Ok(placed) => assert!(placed.plan.spaces[0].peak.get() > ROOM, "seed {seed}: {p:#?}"),
+            Ok(placed) => assert!(f.byteless || placed.plan.spaces[0].peak.get() > ROOM, "seed {seed}: {p:#?}"),
             Err(PlacementError::Contradiction(_)) => counts.refused += 1,
             Err(e) => panic!("seed {seed}: {e}"),
         }
@@ -49,25 +50,31 @@ fn agree(seed: u64, counts: &mut Counts) {
     };
     let smallest = best.peak;
     let capacity =
-        if random.chance(50) { smallest - 1 - random.below(2).min(smallest - 1) } else { smallest + random.below(3) };
+        if random.chance(50) { smallest.saturating_sub(1 + random.below(2)) } else { smallest + random.below(3) };
     p.spaces[0].capacity = Some(Bytes(capacity));
     p.goals = if random.chance(50) { vec![Goal::Peak] } else { vec![Goal::Fit, Goal::ReuseCost] };
+    // A buffer of no bytes has no part in the peak, but its address may not pass the capacity.
+    let feasible = oracle::best(&p, capacity);
     let placed = place(&p, &options, None).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{p:#?}"));
     assert_sound(&p, &placed);
     match &placed.verdict {
         Verdict::Fits => {
-            assert!(capacity >= smallest, "seed {seed}: {p:#?}");
+            assert!(feasible.is_some(), "seed {seed}: {p:#?}");
             counts.fits += 1;
         }
         Verdict::Infeasible(conflict) => {
-            assert!(capacity < smallest && !conflict.buffers.is_empty(), "seed {seed}: {conflict} {p:#?}");
+            assert!(feasible.is_none() && !conflict.buffers.is_empty(), "seed {seed}: {conflict} {p:#?}");
             counts.infeasible += 1;
         }
         Verdict::Undecided => panic!("seed {seed}: undecided {p:#?}"),
     }
     let space = &placed.plan.spaces[0];
     assert!(space.lower_bound.get() <= smallest && smallest <= space.peak.get(), "seed {seed}: {p:#?}");
-    if p.goals == [Goal::Peak] {
+    if f.byteless {
+        let stop = placed.plan.origin.stop;
+        let wrong = stop == npumem_ir::plan::Stop::Optimal && feasible.is_some_and(|b| b.peak < space.peak.get());
+        assert!(p.goals != [Goal::Peak] || !wrong, "seed {seed}: {p:#?}");
+    } else if p.goals == [Goal::Peak] {
         assert_eq!((space.peak.get(), space.lower_bound.get()), (smallest, smallest), "seed {seed}: {p:#?}");
     } else if capacity >= smallest {
         cost(&p, seed, capacity, &placed, counts);
@@ -94,4 +101,32 @@ fn placement_exactness_soak() {
     let decided = counts.fits + counts.infeasible;
     assert!(decided > 1_000 * factor && counts.infeasible * 3 >= decided, "{counts:?}");
     assert!(counts.refused > 0 && counts.cheapest * 100 >= counts.costs * 95, "{counts:?}");
+}
+
+fn named(text: &str) -> Problem {
+    Problem::from_text(text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn buffers_of_no_bytes_take_no_part_in_the_search() {
+    let p = named(
+        "npumem-problem 1\nname w\nspace S capacity=8 align=2 reserved=[6,7)\nbuffer a size=0 live=[2,5)\n\
+         buffer b size=1 live=[3,5) align=3\nbuffer c size=1 live=[3,5),[7,10)\n",
+    );
+    let placed = place(&p, &PlacementOptions::default(), None).unwrap();
+    assert_sound(&p, &placed);
+    assert_eq!((&placed.verdict, placed.plan.spaces[0].peak), (&Verdict::Fits, Bytes(3)));
+}
+
+#[test]
+fn a_buffer_of_no_bytes_past_the_capacity_is_infeasible() {
+    for text in [
+        "npumem-problem 1\nname z\nspace S capacity=7\nbuffer a size=0 live=[0,1) pin=S+8\n",
+        "npumem-problem 1\nname z2\nspace S capacity=7\nbuffer a size=7 live=[0,1)\nbuffer b size=1 live=[2,3)\n\
+         buffer d size=0 live=[0,1)\ncolocated d b delta=9\n",
+    ] {
+        let p = named(text);
+        let placed = place(&p, &PlacementOptions::default(), None).unwrap();
+        assert!(matches!(placed.verdict, Verdict::Infeasible(_)), "{:?}", placed.verdict);
+    }
 }

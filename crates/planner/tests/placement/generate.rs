@@ -36,6 +36,8 @@ pub struct Features {
     pub apart: bool,
     pub exclusive: bool,
     pub penalties: bool,
+    /// Buffers of no bytes.
+    pub byteless: bool,
     pub spaces: u64,
 }
 
@@ -51,6 +53,7 @@ impl Features {
             apart: random.chance(30),
             exclusive: random.chance(25),
             penalties: random.chance(25),
+            byteless: false,
             spaces: 1,
         }
     }
@@ -63,7 +66,7 @@ fn live(random: &mut Random, f: Features, size: u64, steps: u64) -> Vec<LiveRang
     let mut out: Vec<LiveRange> = Vec::new();
     for pair in cuts.chunks(2) {
         if pair[0] < pair[1] && out.last().is_none_or(|l| l.steps.end.0 <= pair[0]) {
-            let window = (f.windows && random.chance(40)).then(|| {
+            let window = (f.windows && size > 0 && random.chance(40)).then(|| {
                 let low = random.below(size);
                 let high = low + 1 + random.below(size - low);
                 ByteRange { start: Offset(low), end: Offset(high) }
@@ -102,7 +105,7 @@ pub fn problem(
     }
     let n = 1 + random.below(buffers);
     for k in 0..n {
-        let bytes = 1 + random.below(size);
+        let bytes = if f.byteless && random.chance(30) { 0 } else { 1 + random.below(size) };
         let mut b = Buffer::new(format!("b{k}"), Bytes(bytes), StepRange::steps(0, 1), SpaceId::new(0));
         b.live = live(random, f, bytes, steps);
         b.spaces = (0..f.spaces as usize).map(SpaceId::new).filter(|_| f.spaces == 1 || random.chance(70)).collect();

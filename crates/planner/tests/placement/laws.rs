@@ -288,6 +288,7 @@ const NONE: Features = Features {
     colocated: false,
     apart: false,
     exclusive: false,
+    byteless: false,
     penalties: false,
     spaces: 1,
 };

@@ -20,7 +20,14 @@ pub fn best(p: &Problem, room: u64) -> Option<Best> {
 
 fn descend(p: &Problem, room: u64, at: &mut Vec<u64>, k: usize, best: &mut Option<Best>) {
     if k == p.buffers.len() {
-        let peak = p.buffers.iter().zip(at.iter()).map(|(b, &o)| o + b.size.get()).max().unwrap_or(0);
+        let peak = p
+            .buffers
+            .iter()
+            .zip(at.iter())
+            .filter(|(b, _)| b.size.get() > 0)
+            .map(|(b, &o)| o + b.size.get())
+            .max()
+            .unwrap_or(0);
         let cost = cost(p, at);
         *best = Some(match *best {
             None => Best { peak, cost },
@@ -29,7 +36,7 @@ fn descend(p: &Problem, room: u64, at: &mut Vec<u64>, k: usize, best: &mut Optio
         return;
     }
     let b = &p.buffers[k];
-    for offset in 0..room {
+    for offset in 0..=room {
         if offset + b.size.get() > room {
             break;
         }
@@ -46,11 +53,14 @@ fn alone(p: &Problem, k: usize, offset: u64) -> bool {
     b.alignment.divides(npumem_ir::Offset(offset))
         && space.alignment.divides(npumem_ir::Offset(offset))
         && b.pin.is_none_or(|pin| pin.offset.get() == offset)
-        && space.reserved.iter().all(|r| offset + b.size.get() <= r.start.get() || r.end.get() <= offset)
+        && space
+            .reserved
+            .iter()
+            .all(|r| b.size.get() == 0 || offset + b.size.get() <= r.start.get() || r.end.get() <= offset)
 }
 
 fn overlap(a: (u64, u64), b: (u64, u64)) -> bool {
-    a.0 < b.1 && b.0 < a.1
+    a.0 < a.1 && b.0 < b.1 && a.0 < b.1 && b.0 < a.1
 }
 
 fn grouped(p: &Problem, a: usize, b: usize) -> bool {
