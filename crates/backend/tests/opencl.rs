@@ -3,6 +3,14 @@
 use npumem_backend::{Backend, BackendError, Memory, MemoryOptions, OpenCl, Place, conformance};
 use npumem_ir::{Bytes, SpaceId};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: PoCL's own threads crash, now and then, where two contexts open and close beside each other.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn open(spaces: &[(&str, Option<Bytes>)]) -> Option<OpenCl> {
     match OpenCl::with_spaces(0, spaces) {
@@ -16,6 +24,7 @@ fn open(spaces: &[(&str, Option<Bytes>)]) -> Option<OpenCl> {
 
 #[test]
 fn opencl_conforms_and_computes() {
+    let _alone = alone();
     let spaces = [("hbm", Some(Bytes(64 << 20))), ("sram", Some(Bytes(8 << 20)))];
     let Some(mut device) = open(&spaces) else { return };
     assert!(device.about().memory.get() > 0 && !device.about().name.is_empty(), "{:?}", device.about());
@@ -25,6 +34,7 @@ fn opencl_conforms_and_computes() {
 
 #[test]
 fn memory_runs_on_opencl() {
+    let _alone = alone();
     let Some(device) = open(&[("hbm", Some(Bytes(96 << 20)))]) else { return };
     let memory = Memory::new(device, MemoryOptions::default()).unwrap();
     let mut buffer = memory.allocate(SpaceId(0), Bytes(70 << 20)).unwrap();
@@ -40,6 +50,7 @@ fn memory_runs_on_opencl() {
 
 #[test]
 fn a_region_keeps_what_it_holds_as_it_grows() {
+    let _alone = alone();
     let Some(mut device) = open(&[("hbm", None)]) else { return };
     let page = device.spaces()[0].page.get();
     let region = device.reserve(SpaceId(0), Bytes(1 << 40)).unwrap();

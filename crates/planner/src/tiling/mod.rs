@@ -25,6 +25,7 @@ pub mod operator;
 pub mod predict;
 pub mod schedule;
 pub mod search;
+mod shares;
 pub mod spec;
 pub mod transfer;
 pub mod two_level;
