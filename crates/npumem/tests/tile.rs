@@ -115,6 +115,55 @@ fn every_family_has_a_schedule() {
     }
 }
 
+/// What the simulator makes of it, in cycles, and what the schedule said.
+fn simulated(spec: &str, device: &str, name: &str) -> (f64, f64) {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let file = file.to_str().unwrap();
+    let plan = json(&[spec, "--device", device, "-o", file]);
+    let run = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_npumem")).args(arguments).stdin(Stdio::null()).output().unwrap()
+    };
+    let output = run(&["check", file, "--device", device]);
+    assert_eq!(output.status.code(), Some(0), "{spec} on {device}: {}", String::from_utf8_lossy(&output.stdout));
+    let output = run(&["run", file, "--device", device, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{spec} on {device}: {}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    (report["cycles"].as_f64().unwrap(), plan["time"]["cycles"].as_f64().unwrap())
+}
+
+const PROGRAMS: [&str; 16] = [
+    "matmul m=1000 n=1000 k=1000 a=f16 b=f16 c=f32",
+    "matmul m=1 n=4096 k=4096 a=f16 b=f16 c=f16",
+    "matmul batch=16 m=128 n=128 k=64 transpose=b",
+    "matmul m=300 n=200 k=100 a=i8 b=i8 c=i32 bias=i32 act=relu",
+    "conv c=3 size=224x224 k=64 kernel=7x7 stride=2 pad=3",
+    "conv c=64 size=56x56 k=64 kernel=3x3 pad=1 groups=4 layout=nhwc",
+    "conv c=16 size=8x16x16 k=32 kernel=3x3x3 pad=1",
+    "conv c=64 size=14x14 k=32 kernel=4x4 stride=2 pad=1 transposed=true",
+    "depthwise c=96 size=112x112 kernel=3x3 stride=2 pad=1",
+    "pool c=64 size=112x112 kernel=3x3 stride=2 pad=1",
+    "elementwise shape=1024x4096 a=f16 b=f16 b-shape=1x4096 op=add,relu",
+    "reduce shape=1000x4096 a=f16 c=f32",
+    "softmax shape=1024x4096 a=f16",
+    "layernorm shape=1024x768 a=f16",
+    "embedding rows=32000 count=512 d=4096",
+    "transpose shape=1024x1024",
+];
+
+#[test]
+fn every_program_is_sound_and_takes_the_time_that_was_said() {
+    for (at, spec) in PROGRAMS.iter().enumerate() {
+        for device in ["generic-npu", "ascend-910b2"] {
+            let (simulated, said) = simulated(spec, device, &format!("tile-{at}-{device}.npumem"));
+            let ratio = said / simulated;
+            // A known fault (docs/tiling.md): the store's share of main memory is underrated where its slot is single.
+            let known = spec.contains("groups=4") && device == "generic-npu";
+            println!("{device} {spec}: said {said:.0}, simulated {simulated:.0}, ratio {ratio:.3}");
+            assert!(known || (0.8..1.2).contains(&ratio), "{spec} on {device}: said {said}, simulated {simulated}");
+        }
+    }
+}
+
 #[test]
 fn the_header_is_c() {
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("tile.h");
@@ -249,19 +298,20 @@ fn balanced(link: u64) -> npumem::ir::Device {
     npumem::ir::Device::from_toml(&text).unwrap()
 }
 
-/// Simulated cycles of 64 tiles with one slot each, over those with the slots that the schedule chooses.
+/// All work one after the other (the busy cycles of the engines summed: `n (load + compute + store)`), over the simulated
+/// cycles with the slots that the schedule chooses. With one slot each, a store and the next load still overlap, so that
+/// run is no baseline for three engines.
 fn speed_up(spec: &str, tile: &[u64], device: &npumem::ir::Device) -> f64 {
-    use npumem::tiling::{Request, Slots, parse, program, schedule_as};
+    use npumem::tiling::{Request, parse, program, schedule_as};
     let operator = parse(spec).unwrap();
-    let cycles = |slots: Option<Slots>| {
-        let request = Request { tiles: Some(tile.to_vec()), slots, ..Request::default() };
-        let schedule = schedule_as(&operator, device, &request).unwrap();
-        let program = program(&schedule, device).unwrap();
-        let done = npumem::simulate::simulate(&program, device, &npumem::simulate::Request::default(), &[]).unwrap();
-        let report: Value = serde_json::from_str(&done.report.to_json().unwrap()).unwrap();
-        report["cycles"].as_f64().unwrap()
-    };
-    cycles(Some(Slots::Single)) / cycles(None)
+    let request = Request { tiles: Some(tile.to_vec()), ..Request::default() };
+    let schedule = schedule_as(&operator, device, &request).unwrap();
+    let program = program(&schedule, device).unwrap();
+    let done = npumem::simulate::simulate(&program, device, &npumem::simulate::Request::default(), &[]).unwrap();
+    let report: Value = serde_json::from_str(&done.report.to_json().unwrap()).unwrap();
+    let engines = report["engines"].as_array().unwrap();
+    let serial: f64 = engines.iter().map(|engine| engine["busy_cycles"].as_f64().unwrap()).sum();
+    serial / report["cycles"].as_f64().unwrap()
 }
 
 #[test]
@@ -270,4 +320,96 @@ fn slots_overlap_balanced_copies_and_compute() {
     let two = speed_up("reduce shape=1024x4096 axes=1 a=f16 c=f16", &[16, 4096], &balanced(64));
     println!("two engines, 64 tiles: {two:.3} (limit {:.3})", 128.0 / 65.0);
     assert!(two >= 1.95, "{two}");
+    let three = speed_up("elementwise shape=4194304 a=f16 op=relu", &[65536], &balanced(128));
+    println!("three engines, 64 tiles: {three:.3} (limit {:.3})", 192.0 / 66.0);
+    assert!(three >= 2.85, "{three}");
+}
+
+/// A `.npy` file of version 1.
+fn npy(path: &str, kind: &str, shape: &[u64], bytes: &[u8]) {
+    let shape: String = shape.iter().map(|extent| format!("{extent}, ")).collect();
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+    while (header.len() + 11) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut file = b"\x93NUMPY\x01\x00".to_vec();
+    file.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+    file.extend(header.as_bytes());
+    file.extend(bytes);
+    std::fs::write(path, file).unwrap();
+}
+
+/// Runs a schedule with values; the bytes of its result.
+fn computed(spec: &str, device: &str, inputs: &[(&str, &str, &[u64], Vec<u8>)], result: &str) -> Vec<u8> {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("values-{device}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let program = at("tile.npumem");
+    json(&[spec, "--device", device, "-o", &program]);
+    let mut arguments =
+        vec!["run".to_owned(), program, "--device".into(), device.into(), "--values".into(), "--sanitize".into()];
+    for (name, kind, shape, bytes) in inputs {
+        let file = at(&format!("{name}.npy"));
+        npy(&file, kind, shape, bytes);
+        arguments.extend(["--input".into(), format!("{name}={file}")]);
+    }
+    let file = at("result.npy");
+    arguments.extend(["--output".into(), format!("{result}={file}")]);
+    let output = Command::new(env!("CARGO_BIN_EXE_npumem")).args(&arguments).output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{spec} on {device}: {said}");
+    let bytes = std::fs::read(file).unwrap();
+    let header = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    bytes[10 + header..].to_vec()
+}
+
+#[test]
+fn schedules_compute_what_they_should() {
+    let mut random = npumem_testing::Random(3);
+    let mut whole = |count: u64| -> Vec<i64> { (0..count).map(|_| random.below(15) as i64 - 7).collect() };
+    let floats = |list: &[i64]| -> Vec<u8> { list.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect() };
+    let read = |bytes: &[u8]| -> Vec<f32> {
+        bytes.chunks(4).map(|part| f32::from_le_bytes(part.try_into().unwrap())).collect()
+    };
+    for device in ["generic-npu", "ascend-910b2"] {
+        // Tiles do not divide, and neither do the fractals.
+        let (m, n, k) = (77, 53, 300);
+        let (a, b) = (whole(m * k), whole(k * n));
+        let bytes = |list: &[i64]| -> Vec<u8> { list.iter().map(|value| *value as u8).collect() };
+        let inputs = [("a_gm", "|i1", &[m, k][..], bytes(&a)), ("b_gm", "|i1", &[k, n][..], bytes(&b))];
+        let c = computed("matmul m=77 n=53 k=300 a=i8 b=i8 c=i32", device, &inputs, "c_gm");
+        let c: Vec<i64> = c.chunks(4).map(|part| i64::from(i32::from_le_bytes(part.try_into().unwrap()))).collect();
+        for (at, value) in c.iter().enumerate() {
+            let (row, column) = (at as u64 / n, at as u64 % n);
+            let sum: i64 = (0..k).map(|deep| a[(row * k + deep) as usize] * b[(deep * n + column) as usize]).sum();
+            assert_eq!(*value, sum, "product on {device}, row {row}, column {column}");
+        }
+        let (rows, columns) = (37, 300);
+        let (x, y) = (whole(rows * columns), whole(columns));
+        let at = |row: u64, column: u64| x[(row * columns + column) as usize];
+        let one = [("a_gm", "<f4", &[rows, columns][..], floats(&x))];
+        let both = [one[0].clone(), ("b_gm", "<f4", &[1, columns][..], floats(&y))];
+        let sum =
+            read(&computed("elementwise shape=37x300 a=f32 b=f32 b-shape=1x300 op=add,relu", device, &both, "out_gm"));
+        let total = read(&computed("reduce shape=37x300 a=f32 c=f32", device, &one, "c_gm"));
+        let soft = read(&computed("softmax shape=37x300 a=f32", device, &one, "c_gm"));
+        let from = [("in_gm", "<f4", &[rows, columns][..], floats(&x))];
+        let turned = read(&computed("transpose shape=37x300 type=f32", device, &from, "out_gm"));
+        for row in 0..rows {
+            let exponentials: f64 = (0..columns).map(|column| (at(row, column) as f64).exp()).sum();
+            assert_eq!(total[row as usize], (0..columns).map(|column| at(row, column)).sum::<i64>() as f32, "{device}");
+            for column in 0..columns {
+                let place = (row * columns + column) as usize;
+                assert_eq!(sum[place], (at(row, column) + y[column as usize]).max(0) as f32, "{device}");
+                assert_eq!(turned[(column * rows + row) as usize], at(row, column) as f32, "{device}");
+                let expected = (at(row, column) as f64).exp() / exponentials;
+                assert!(
+                    (f64::from(soft[place]) - expected).abs() <= 1e-6 * expected.max(1e-3),
+                    "{device}: {} {expected}",
+                    soft[place]
+                );
+            }
+        }
+    }
 }

@@ -239,11 +239,15 @@ impl Follower<'_, '_> {
         tile.min(extent - (index[dim] * tile).min(extent - 1))
     }
 
+    /// Loops around the copy of an operand's tile.
+    fn depth(&self, operand: usize) -> usize {
+        let about = &self.timer.operator.operands[operand];
+        self.found.order.iter().rposition(|dim| about.touches(*dim)).map_or(0, |at| at + 1)
+    }
+
     /// Whether an operand's tile changes (or is complete) at this index.
     fn turns(&self, operand: usize, index: &[u64], last: bool) -> bool {
-        let about = &self.timer.operator.operands[operand];
-        let depth = self.found.order.iter().rposition(|dim| about.touches(*dim)).map_or(0, |at| at + 1);
-        self.found.order[depth..]
+        self.found.order[self.depth(operand)..]
             .iter()
             .all(|dim| if last { index[*dim] + 1 == self.counts[*dim] } else { index[*dim] == 0 })
     }
@@ -301,10 +305,13 @@ impl Follower<'_, '_> {
 
     fn tile(&mut self, index: &[u64]) -> Option<()> {
         let operator = self.timer.operator;
-        for at in 0..operator.operands.len() {
-            if operator.operands[at].role == OperandRole::Input && self.turns(at, index, false) {
-                self.load(at, index);
-            }
+        // The loops further out copy first, as the program does: its queue holds back what comes behind.
+        let mut inputs: Vec<usize> = (0..operator.operands.len())
+            .filter(|at| operator.operands[*at].role == OperandRole::Input && self.turns(*at, index, false))
+            .collect();
+        inputs.sort_by_key(|at| self.depth(*at));
+        for at in inputs {
+            self.load(at, index);
         }
         let out = operator.output();
         if self.turns(out, index, false) {

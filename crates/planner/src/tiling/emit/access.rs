@@ -4,6 +4,10 @@ use super::{Writer, number, signed};
 use crate::tiling::operator::{Axis, OperandRole};
 use npumem_ir::program::{Access, Affine, Extent, Layout, Op, Operation, Root};
 
+/// How the right side of a product lies next to the matrix unit: blocks along rows, elements down columns (the PTO
+/// dialect's `right` tile, `blayout=row_major, slayout=col_major`).
+pub(super) const RIGHT: Layout = Layout::Fractal { outer_col: false, inner_col: true, bytes: 512 };
+
 impl Writer<'_> {
     /// First position of an axis that the tile touches, and how many.
     fn touched(&mut self, axis: &Axis) -> (Affine, Affine) {
@@ -82,6 +86,8 @@ impl Writer<'_> {
         use crate::tiling::operator::{OperatorKind, Side};
         let fed = self.is_fed() && self.operator.kind == OperatorKind::Matmul;
         match self.operator.operands[operand].side {
+            // Elements of one byte come in blocks of 32 rows by 16 columns on this side, as the unit takes them.
+            Side::Right if fed && self.schedule.machine.fractal[1] > 16 && !self.is_turned(1) => RIGHT,
             Side::Left | Side::Right if fed => Layout::Fractal { outer_col: true, inner_col: false, bytes: 512 },
             Side::Accumulator if fed => Layout::Fractal { outer_col: true, inner_col: false, bytes: 1024 },
             _ => Layout::RowMajor,

@@ -172,7 +172,7 @@ impl Writer<'_> {
         let (mut a_part, mut b_part) = (seen(&a, &lm, &lk, 512), seen(&b, &lk, &ln, 512));
         // The rows of a window are gathered from all over the tile.
         // A side that lies turned is the same blocks, seen from the other side.
-        let turned = Layout::Fractal { outer_col: false, inner_col: true, bytes: 512 };
+        let turned = super::access::RIGHT;
         if !conv {
             if self.is_turned(0) {
                 self.blocks(&mut a_part, &depth, &rows, fm, bits[0]);
@@ -180,7 +180,7 @@ impl Writer<'_> {
             } else {
                 self.blocks(&mut a_part, &rows, &depth, fk, bits[0]);
             }
-            if self.is_turned(1) {
+            if self.is_turned(1) || b.layout == turned {
                 self.blocks(&mut b_part, &columns, &depth, fk, bits[1]);
                 b_part.layout = turned;
             } else {
@@ -196,7 +196,7 @@ impl Writer<'_> {
             ..Access::whole(npumem_ir::program::Root::Buffer(id), writer.operator.operands[side].element)
         };
         let l0a = whole(self, left, 0, left_slots, &lm, &lk);
-        let l0b = whole(self, right, 1, right_slots, &lk, &ln);
+        let l0b = Access { layout: turned, ..whole(self, right, 1, right_slots, &lk, &ln) };
         let feeder = |route: &crate::tiling::machine::Route| route.hops.last().map(|hop| hop.engine);
         let (Some(left_engine), Some(right_engine)) =
             (feeder(&self.schedule.machine.left), feeder(&self.schedule.machine.right))

@@ -162,7 +162,8 @@ impl<'a> Writer<'a> {
             };
             let shape =
                 if first && self.is_turned(operand.min(1)) && operand < 2 { [shape[1], shape[0]] } else { shape };
-            let layout = self.near_layout(operand);
+            let right = self.operator.operands[operand].side == super::operator::Side::Right;
+            let layout = if right && !first { access::RIGHT } else { self.near_layout(operand) };
             let buffer = &mut self.builder.program_mut().buffers[self.inside[at].index()];
             buffer.shape = shape.to_vec();
             buffer.layout = layout;
