@@ -10,6 +10,9 @@
 //! window goes first and finds out how far above the bound the ceiling must be; the others, which have
 //! more room, keep below the same ceiling.
 
+mod repeats;
+
+use self::repeats::Repeats;
 use super::board::{Board, Fit};
 use super::counters::Meter;
 use super::greedy::{FanResult, Keys, Order};
@@ -56,9 +59,10 @@ pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut M
     let mut peak = long.iter().map(|&i| peak_of(i, offsets[i as usize])).max().unwrap_or(0);
     let largest = keys.urgency().iter().copied().max().unwrap_or(0).max(1);
     let mut order: Vec<usize> = (0..count).collect();
-    order.sort_by_key(|&w| (-(i128::from(heat[w]) * 64 / i128::from(largest)), w));
+    let mut repeats = Repeats::new(instance, &live);
+    order.sort_by_key(|&w| (-(i128::from(heat[w]) * 64 / i128::from(largest)), repeats.waits(w), w));
     let mut seen = vec![usize::MAX; instance.items.len()];
-    for (turn, &w) in order.iter().enumerate() {
+    for &w in &order {
         let own: Vec<u32> = live[w].iter().copied().filter(|&i| offsets[i as usize] < 0).collect();
         if own.is_empty() {
             continue;
@@ -66,10 +70,13 @@ pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut M
         let around = around(instance, (&live, &long), w, &own, &offsets, &mut seen);
         let left = MOST_WORK.saturating_sub(meter.spent());
         // Cool windows need little, so the hot ones at the front may take more than their share.
-        let kept = (count - turn) as u64 * MOST_WORK / (2 * count as u64);
-        let share = (left.saturating_sub(kept) / 8).max(left / (count - turn) as u64);
+        // A quarter at most, for windows that look alike may turn out to have other walls.
+        let searches = (repeats.expected(w) as u64).max(4);
+        let kept = searches * MOST_WORK / (2 * count as u64);
+        let share = (left.saturating_sub(kept) / 8).max(left / searches);
         let piece = Piece::new(instance, keys, &own, &around, &offsets);
-        let found = piece.pack(own.len(), (target, peak.max(target)), largest, share, meter);
+        let found = repeats
+            .pack(w, &piece, own.len(), || piece.pack(own.len(), (target, peak.max(target)), largest, share, meter));
         for (&i, at) in own.iter().zip(found) {
             offsets[i as usize] = at;
             peak = peak.max(peak_of(i, at));
@@ -365,6 +372,44 @@ mod tests {
             let again = place(&instance, &keys, target, &mut Meter::new(u64::MAX, None)).unwrap();
             assert_eq!(again.offsets, found.offsets);
         }
+    }
+
+    #[test]
+    fn layers_that_repeat_are_packed_once() {
+        let mut random = Random(4);
+        let layer: Vec<(u64, u64, u64)> = (0..250)
+            .map(|_| (random.below(200), 1 + random.below(60), (512 * (1 + random.below(8))) << random.below(6)))
+            .collect();
+        let buffers = (0..40_000usize).map(|k| {
+            let (at, life, size) = layer[k % 250];
+            let start = 200 * (k / 250) as u64 + at;
+            // A few of them differ, so some windows must be searched in the middle of equal ones.
+            let end = start + life + u64::from(k / 250 == 77);
+            SpaceBuffer {
+                size,
+                alignment: 512,
+                live: vec![Live { start, end, low: 0, high: size }],
+                pin: None,
+                hint: None,
+            }
+        });
+        let raw = SpaceProblem { buffers: buffers.collect(), ..SpaceProblem::default() };
+        let instance = Instance::new(&raw).unwrap();
+        let target = lower_bound(&instance).value;
+        let mut meter = Meter::new(u64::MAX, None);
+        let found = place(&instance, &Keys::new(&instance), target, &mut meter).unwrap();
+        assert!(50 * found.peak <= 51 * target, "{} for {target}", found.peak);
+        assert!(meter.spent() <= MOST_WORK, "{}", meter.spent());
+        for a in 0..instance.items.len() {
+            // Two layers on, nothing of this one is live.
+            for b in a + 1..(a / 250 * 250 + 750).min(instance.items.len()) {
+                assert!(!instance.clash(a, found.offsets[a], b, found.offsets[b]), "items {a} and {b}");
+            }
+        }
+        let mut layers: Vec<&[i64]> = found.offsets.chunks(250).collect();
+        layers.sort_unstable();
+        layers.dedup();
+        assert!(layers.len() <= 100, "{} of 160 layers differ", layers.len());
     }
 
     #[test]
