@@ -80,7 +80,32 @@ pub fn place(
     let mut placed = assemble(problem, options, &root, &statements, &solved, &mut meter);
     byteless.join(&mut placed);
     placed.traffic = traffic;
+    let stop = &mut placed.plan.origin.stop;
+    if *stop == Stop::Optimal && !all_goals_proven(problem, &solved, traffic, placed.moved) {
+        placed.plan.origin.stop = Stop::Exhausted;
+    }
     Ok(placed)
+}
+
+/// Does every goal meet a bound that holds for all plans? Each space alone met its own, which says nothing about
+/// another choice of spaces, nor about goals that the search took in another order.
+fn all_goals_proven(
+    problem: &Problem,
+    solved: &[(Instance, SpaceOutcome)],
+    traffic: Option<Traffic>,
+    moved: Bytes,
+) -> bool {
+    let (chosen, used) = (traffic.is_some(), solved.iter().filter(|(i, _)| !i.items.is_empty()).count());
+    problem.goals().iter().enumerate().all(|(k, goal)| match goal {
+        Goal::Fit => true,
+        Goal::Peak | Goal::TotalPeak | Goal::MaxPeak => !chosen && solved.iter().all(|(_, o)| o.peak <= o.bound.value),
+        Goal::ReuseCost => {
+            let free = solved.iter().all(|(_, o)| o.cost == 0);
+            free || !chosen && (k == 0 || used < 2) && solved.iter().all(|(_, o)| o.cost <= o.cost_bound)
+        }
+        Goal::KeepHints => moved == Bytes(0),
+        Goal::Traffic => traffic.is_none_or(|t| t.bytes == t.bound),
+    })
 }
 
 /// A pinned item found no room even without a ceiling: the others it clashes with are pinned too.
