@@ -32,9 +32,9 @@ impl Repeats {
         let mut known: HashMap<(u64, u64, u64, usize), usize> = HashMap::new();
         let mut class = Vec::with_capacity(live.len());
         let mut open: Vec<(usize, usize)> = Vec::new();
-        for w in 0..live.len() {
+        for (w, &own) in prints.iter().enumerate() {
             let next = known.len();
-            let of = *known.entry((beside(w, 0), prints[w], beside(w, 2), w % 2)).or_insert(next);
+            let of = *known.entry((beside(w, 0), own, beside(w, 2), w % 2)).or_insert(next);
             if of == open.len() {
                 open.push((0, 0));
             }
