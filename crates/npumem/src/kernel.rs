@@ -7,15 +7,15 @@ pub use against::with_addresses_of;
 use crate::catalogue;
 use crate::plan::{Fit, PlanError, Planned, plan_problem};
 use npumem_check::program::{
-    Kind as CheckKind, Options as CheckOptions, ProgramVerdict, Severity, Standing, check_program,
+    Finding, Kind as CheckKind, Options as CheckOptions, ProgramVerdict, Severity, Standing, check_program,
 };
 use npumem_import::pto::{self, Kernel, PtoError};
 use npumem_ir::problem::{Colocation, Separation};
 use npumem_ir::program::{Program, ProgramError, RewriteError, Role, Root, Step, text};
-use npumem_ir::{BufferId, Device, Offset, Plan, Problem, Step as Time};
+use npumem_ir::{BufferId, Bytes, Device, Offset, Plan, Problem, Step as Time};
 use npumem_planner::liveness::{self, LivenessError};
 use npumem_planner::placement::PlacementOptions;
-use npumem_report::plan_report::{Extras, Note, StepName};
+use npumem_report::plan_report::{Extras, Infeasible, Note, StepName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use thiserror::Error;
@@ -50,6 +50,14 @@ pub enum KernelError {
     /// The program before planning is another one.
     #[error("the program before planning is not that of the planned file: {0}")]
     OtherProgram(String),
+    /// The kernel asks for what no plan can give it.
+    #[error("{kernel} cannot be planned: {reason}")]
+    Refused {
+        /// The kernel.
+        kernel: String,
+        /// Why.
+        reason: String,
+    },
     /// Our own plan does not pass the program checker.
     #[error(
         "this is a bug in npumem: its plan of '{kernel}' does not pass its own checker, and is not printed\n  {finding}\n  please report it with the input"
@@ -189,11 +197,16 @@ pub fn plan(
     let found = liveness::problem(&unplanned, device)?;
     let mut extras = Extras { step_names: step_names(&unplanned), ..Extras::default() };
     extras.notes.extend(notes.iter().map(|note| Note::info(note.clone())));
+    extras.infeasible = too_large(&unplanned, device);
+    let never = extras.infeasible.is_some();
     let asked = Asked { device, options, extras, cancel };
     let (mut problem, mut in_place) = (found.problem, found.in_place);
     let mut rounds = 0;
     loop {
-        let planned = asked.best(&problem, &in_place)?;
+        let mut planned = asked.best(&problem, &in_place)?;
+        if never {
+            planned.fit = Fit::No;
+        }
         let mut addresses = BTreeMap::new();
         for residency in &planned.placement.plan.residencies {
             addresses.insert(found.buffers[residency.buffer.index()], residency.offset);
@@ -204,10 +217,15 @@ pub fn plan(
             return Ok(KernelPlan { planned, addresses, program: placed });
         }
         let options = CheckOptions { plan_is_separate: true, ..CheckOptions::default() };
-        let verdict = check_program(&placed, None, &options)?;
+        let verdict = check_program(&placed, Some(device), &options)?;
         let wrong = |kind: &CheckKind| matches!(kind, CheckKind::Overwritten { .. } | CheckKind::OwnInput { .. });
         let fault = verdict.findings.iter().find(|finding| wrong(&finding.kind));
         let racing = racing(&verdict, &found.buffers);
+        let other_sum = |f: &&Finding| f.severity == Severity::Fault && matches!(f.kind, CheckKind::OtherSum { .. });
+        if let Some(found) = verdict.findings.iter().find(other_sum) {
+            let reason = format!("{}; here they cannot share one", found.message(&placed));
+            return Err(KernelError::Refused { kernel: program.name.clone(), reason });
+        }
         if let Some(fault) = fault.filter(|fault| fault.severity == Severity::Fault) {
             return Err(KernelError::Unsound { kernel: program.name.clone(), finding: fault.message(&placed) });
         }
@@ -224,6 +242,29 @@ pub fn plan(
             reasons: reasons.clone(),
         }));
     }
+}
+
+/// A buffer that alone ends past the whole of its space: one that no statement touches, so that no plan places it,
+/// or one that a library keeps where it is.
+fn too_large(program: &Program, device: &Device) -> Option<Infeasible> {
+    program.buffers().find_map(|(_, buffer)| {
+        if buffer.role == Role::External || buffer.alias.is_some() {
+            return None;
+        }
+        let space = device.space(device.space_named(&buffer.space)?);
+        let capacity = *space.capacity.known()?;
+        let fixed = buffer.address.as_ref().filter(|_| buffer.fixed);
+        let start = fixed.and_then(|a| u64::try_from(a.as_constant()?).ok()).unwrap_or(0);
+        let needed = Bytes(start.saturating_add(buffer.total_bytes()?));
+        (needed > capacity).then(|| Infeasible {
+            reason: format!("'{}' alone ends at {needed} of {}, which has {capacity}", buffer.name, space.name),
+            space: space.name.clone(),
+            capacity: Some(capacity),
+            needed,
+            conflicts: Vec::new(),
+            advice: Vec::new(),
+        })
+    })
 }
 
 /// Rounds of planning until a kernel's own flags order all sharing.

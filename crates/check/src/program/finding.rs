@@ -194,6 +194,15 @@ pub enum Kind {
         /// Whether it reads there.
         reads: bool,
     },
+    /// A product that adds to what it reads takes the sum from one place and leaves it at another.
+    OtherSum {
+        /// The statement.
+        step: StepId,
+        /// Where the sum is read.
+        input: BufferId,
+        /// Where it is written.
+        output: BufferId,
+    },
     /// No link of the device moves from one space to the other.
     NoLink {
         /// The statement.
@@ -419,6 +428,7 @@ impl Kind {
             Kind::RunTimeAddress { .. } => "run-time-address",
             Kind::UnknownSpace { .. } => "unknown-space",
             Kind::Unreachable { .. } => "unreachable-space",
+            Kind::OtherSum { .. } => "other-sum",
             Kind::NoLink { .. } => "no-link",
             Kind::DirectOperand { .. } => "direct-operand",
             Kind::UnusedSlots { .. } => "unused-slots",
@@ -443,6 +453,7 @@ impl Kind {
             Kind::Rows { step, .. }
             | Kind::Unreachable { step, .. }
             | Kind::NoLink { step, .. }
+            | Kind::OtherSum { step, .. }
             | Kind::DirectOperand { step, .. }
             | Kind::OrderUnknown { step, .. }
             | Kind::Budget { step } => Some(*step),
@@ -460,6 +471,7 @@ impl Kind {
             | Kind::OwnInput { reader, other, .. } => vec![*reader, *other],
             Kind::Race { buffers: (a, b), .. } => vec![*a, *b],
             Kind::AliasMoved { buffer, owner, .. } => vec![*buffer, *owner],
+            Kind::OtherSum { input, output, .. } => vec![*input, *output],
             Kind::NeverWritten { buffer, .. }
             | Kind::Torn { buffer, .. }
             | Kind::Outside { buffer, .. }
@@ -632,6 +644,12 @@ impl Finding {
                 "{}: no {engine} engine of the device {} {space}",
                 statement(program, *step),
                 if *reads { "reads" } else { "writes" }
+            ),
+            Kind::OtherSum { step, input, output } => format!(
+                "{} adds to the sum in {} and leaves it in {}, at another address: the engine adds to what lies at the output and never reads the input. Give both one address",
+                statement(program, *step),
+                name(input),
+                name(output)
             ),
             Kind::NoLink { step, from, to } => {
                 format!("{}: no link of the device moves from {from} to {to}", statement(program, *step))

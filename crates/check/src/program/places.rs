@@ -68,11 +68,49 @@ pub(super) fn check(program: &Program, device: Option<&Device>, findings: &mut F
         if let Step::Run(operation) = step {
             let id = StepId::new(at);
             blocks(program, device, id, operation, findings);
+            sums(program, device, id, operation, findings);
             if let Some(device) = device {
                 reach(program, device, id, operation, findings);
             }
         }
     }
+}
+
+/// A product that goes on with a sum adds to what lies at its output (on the 910B; elsewhere nobody says): the sum
+/// that it reads must lie there.
+fn sums(program: &Program, device: Option<&Device>, step: StepId, operation: &Operation, findings: &mut Findings) {
+    let goes_on =
+        operation.name.ends_with(".acc") && ["tmatmul", "tgemv"].iter().any(|n| operation.name.starts_with(n));
+    let Some(write) = operation.writes.first().filter(|_| goes_on) else { return };
+    let Some((output, to)) = spot(program, write) else { return };
+    let space = |id: BufferId| program.buffer(id).space.as_str();
+    let mut elsewhere = None;
+    for read in &operation.reads {
+        let Root::Buffer(id) = read.root else { return };
+        if space(id) != space(output) {
+            continue;
+        }
+        // What cannot be compared is not judged.
+        let Some((input, from)) = spot(program, read) else { return };
+        if from == to {
+            return;
+        }
+        elsewhere = elsewhere.or(Some(input));
+    }
+    let Some(input) = elsewhere else { return };
+    let told = device.is_some_and(|device| device.name.starts_with("ascend-910b")) && !operation.name.contains(".mx");
+    let severity = if told { Severity::Fault } else { Severity::Doubt };
+    findings.push(severity, Kind::OtherSum { step, input, output });
+}
+
+/// The buffer of an access and the address of its first byte, where both are plain.
+fn spot(program: &Program, access: &Access) -> Option<(BufferId, i64)> {
+    let Root::Buffer(id) = access.root else { return None };
+    let (owner, delta) = program.owner(id);
+    let owner = program.buffer(owner);
+    let base = owner.address.as_ref().filter(|_| owner.slots == 1)?.as_constant()?;
+    let start = access.start.as_constant()?;
+    Some((id, base.checked_add(i64::try_from(delta).ok()?)?.checked_add(start)?))
 }
 
 fn bounds(

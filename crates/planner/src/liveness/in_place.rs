@@ -16,15 +16,44 @@ use npumem_ir::{BufferId, Bytes};
 /// Pairs of buffers that are compared to put one more into a group; a longer chain goes on in a second group.
 const MAX_PAIRS: usize = 1024;
 
+/// Sums that a product goes on with: it adds to what lies at its output, so input and output are one place wherever
+/// the input's use ends there.
+pub(super) fn sums(program: &Program, index_of: &[Option<BufferId>], problem: &Problem) -> Vec<Colocation> {
+    let mut groups = Groups::new(problem);
+    let mut out = Vec::new();
+    for (at, step) in program.steps.iter().enumerate() {
+        let Step::Run(operation) = step else { continue };
+        let goes_on =
+            operation.name.ends_with(".acc") && ["tmatmul", "tgemv"].iter().any(|n| operation.name.starts_with(n));
+        let Some(write) = operation.writes.first().filter(|_| goes_on) else { continue };
+        let Some(target) = plain(program, write) else { continue };
+        for read in &operation.reads {
+            let Some(source) = plain(program, read).filter(|source| *source != target) else { continue };
+            if program.buffer(source).space != program.buffer(target).space || read.start != write.start {
+                continue;
+            }
+            let (Some(base), Some(buffer)) = (index_of[source.index()], index_of[target.index()]) else { continue };
+            if groups.meet_only_at(problem, (base, buffer), at as u64) {
+                groups.unite(base.index(), buffer.index());
+                out.push(Colocation { buffer, base, delta: Bytes(0) });
+            }
+        }
+    }
+    out
+}
+
 /// Colocations that put results on operands; whether they make a better plan is for a placement to find out.
 pub(super) fn colocations(
     program: &Program,
     targets: &Targets,
     index_of: &[Option<BufferId>],
     problem: &Problem,
+    sums: &[Colocation],
 ) -> Vec<Colocation> {
-    let mut groups = Groups { of: (0..problem.buffers.len()).collect(), members: Vec::new() };
-    groups.members = (0..problem.buffers.len()).map(|index| vec![index]).collect();
+    let mut groups = Groups::new(problem);
+    for sum in sums {
+        groups.unite(sum.base.index(), sum.buffer.index());
+    }
     let mut out = Vec::new();
     for (at, step) in program.steps.iter().enumerate() {
         let Step::Run(operation) = step else { continue };
@@ -87,6 +116,12 @@ struct Groups {
 }
 
 impl Groups {
+    /// Every buffer alone.
+    fn new(problem: &Problem) -> Self {
+        let count = problem.buffers.len();
+        Groups { of: (0..count).collect(), members: (0..count).map(|index| vec![index]).collect() }
+    }
+
     /// Whether the two groups are live together at that step alone, and there only as these two.
     fn meet_only_at(&self, problem: &Problem, (base, buffer): (BufferId, BufferId), at: u64) -> bool {
         let (first, second) = (self.of[base.index()], self.of[buffer.index()]);

@@ -242,15 +242,19 @@ pub fn problem(program: &Program, device: &Device) -> Result<Liveness, LivenessE
         if buffer.role == Role::Queue || buffer.fixed {
             let fixed = buffer.address.as_ref().and_then(|a| u64::try_from(a.as_constant()?).ok());
             entry.pin = fixed.map(|offset| Location { space, offset: Offset(offset) });
-            if let Some(offset) = fixed.filter(|_| buffer.fixed) {
-                reach(&mut liveness.problem.spaces[space.index()], offset, size);
+            let whole = device.space(of_device).capacity.known().copied().unwrap_or(Bytes::MAX);
+            // One past the whole space fits nowhere: it opens what the space has, and no more.
+            if let Some(offset) = fixed.filter(|offset| buffer.fixed && *offset < whole.0) {
+                reach(&mut liveness.problem.spaces[space.index()], offset, size.min(Bytes(whole.0 - offset)));
             }
         }
         index_of[id.index()] = Some(BufferId::new(liveness.buffers.len()));
         liveness.buffers.push(id);
         liveness.problem.buffers.push(entry);
     }
-    liveness.in_place = in_place::colocations(program, &targets, &index_of, &liveness.problem);
+    let sums = in_place::sums(program, &index_of, &liveness.problem);
+    liveness.in_place = in_place::colocations(program, &targets, &index_of, &liveness.problem, &sums);
+    liveness.problem.constraints.colocated.extend(sums);
     add_uses(program, &targets, &index_of, &mut liveness.problem);
     add_penalties(program, &targets, &mut liveness);
     Ok(liveness)
