@@ -69,6 +69,10 @@ const LOOK: usize = 64 * 1024;
 /// # Errors
 /// Bytes that look like none of them, with what was seen.
 pub fn sniff(bytes: &[u8], file_name: &str) -> Result<Format, ImportError> {
+    if is_wide(bytes) {
+        let error = unknown("UTF-16 or UTF-32 text");
+        return Err(error.expected("UTF-8").hint("save the file as UTF-8"));
+    }
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
     let by_name = by_ending(file_name);
     if text.is_empty() {
@@ -105,6 +109,16 @@ pub fn sniff(bytes: &[u8], file_name: &str) -> Result<Format, ImportError> {
         return Ok(Format::Onnx);
     }
     Err(unknown(if is_text { format!("a text that starts with {}", quoted(first_line)) } else { "binary data".into() }))
+}
+
+/// Text of two or four bytes a character: its mark, or every second one of the first bytes is 0.
+fn is_wide(bytes: &[u8]) -> bool {
+    let head = &bytes[..bytes.len().min(64)];
+    let zeros = |from: usize| head.len() >= 8 && head.iter().skip(from).step_by(2).all(|byte| *byte == 0);
+    let visible = |from: usize| {
+        head.iter().skip(from).step_by(2).all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
+    };
+    bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") || zeros(1) && visible(0) || zeros(0) && visible(1)
 }
 
 fn by_ending(file_name: &str) -> Option<Format> {

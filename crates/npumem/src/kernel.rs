@@ -83,11 +83,14 @@ pub struct KernelFile {
     pub notes: Vec<String>,
     /// Whether it is `.pto`; else it is npumem's own program text.
     pub is_pto: bool,
+    /// What `--dim` can bind: arguments, and numbers of the grid.
+    pub dims: BTreeSet<String>,
 }
 
 /// Whether a text is npumem's own program form.
 #[must_use]
 pub fn is_program_text(source: &str) -> bool {
+    let source = source.strip_prefix('\u{feff}').unwrap_or(source);
     let first = source.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with('#'));
     first.is_some_and(|line| line.starts_with("npumem-program"))
 }
@@ -95,16 +98,42 @@ pub fn is_program_text(source: &str) -> bool {
 /// Reads a file with kernels; `dims` binds arguments by name.
 ///
 /// # Errors
-/// The first mistake, with line and column.
+/// The first mistake, with line and column; a name in `dims` that no kernel of the file has.
 pub fn read(source: &str, dims: &BTreeMap<String, i64>) -> Result<KernelFile, KernelError> {
+    let file = read_some(source, dims)?;
+    known_dims(dims, &file.dims)?;
+    Ok(file)
+}
+
+/// The first name of `dims` that is not among those `found`.
+///
+/// # Errors
+/// With the names that there are.
+pub fn known_dims(dims: &BTreeMap<String, i64>, found: &BTreeSet<String>) -> Result<(), RewriteError> {
+    match dims.keys().find(|name| !found.contains(*name)) {
+        None => Ok(()),
+        Some(name) => {
+            let known = found.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            Err(RewriteError::UnknownArgument { name: name.clone(), known })
+        }
+    }
+}
+
+/// [`read`], where other files may have the names in `dims` that this one has not: see [`known_dims`].
+///
+/// # Errors
+/// The first mistake, with line and column.
+pub fn read_some(source: &str, dims: &BTreeMap<String, i64>) -> Result<KernelFile, KernelError> {
     if is_program_text(source) {
         let mut program = text::parse(source)?;
-        for (name, value) in dims {
+        let names: BTreeSet<String> = program.dimensions().map(str::to_owned).collect();
+        for (name, value) in dims.iter().filter(|(name, _)| names.contains(*name)) {
             program.bind(name, *value)?;
         }
         let target = program.target.clone();
         let kernels = vec![Kernel { program, sites: Vec::new() }];
-        return Ok(KernelFile { source: source.to_owned(), kernels, target, notes: Vec::new(), is_pto: false });
+        let (source, notes) = (source.to_owned(), Vec::new());
+        return Ok(KernelFile { source, kernels, target, notes, is_pto: false, dims: names });
     }
     let architecture = run_line_target(source);
     let module = pto::read(source, &pto::Options { dims: dims.clone(), architecture: architecture.clone() })?;
@@ -120,7 +149,8 @@ pub fn read(source: &str, dims: &BTreeMap<String, i64>) -> Result<KernelFile, Ke
         .collect();
     notes.extend(module.notes);
     let target = module.target.or(architecture);
-    Ok(KernelFile { source: source.to_owned(), kernels: module.programs, target, notes, is_pto: true })
+    let (source, dims) = (source.to_owned(), module.dims);
+    Ok(KernelFile { source, kernels: module.programs, target, notes, is_pto: true, dims })
 }
 
 /// The architecture in a test's `RUN:` comment, where the module itself names none.
@@ -176,6 +206,32 @@ pub struct KernelPlan {
     pub addresses: BTreeMap<BufferId, Offset>,
     /// The program with its addresses.
     pub program: Program,
+    /// Faults that the kernel has wherever its buffers lie: races that no flag orders, waits that never end, accesses
+    /// past a buffer. No placement mends them; `check` tells all of them.
+    pub own_faults: Vec<String>,
+}
+
+impl KernelPlan {
+    /// The plan, with what is wrong with the kernel itself in its report.
+    fn told(
+        mut planned: Planned,
+        addresses: BTreeMap<BufferId, Offset>,
+        program: Program,
+        faults: Vec<String>,
+    ) -> Self {
+        if let Some(text) = own_faults_text(&faults) {
+            planned.report.notes.push(Note::warning(text));
+        }
+        KernelPlan { planned, addresses, program, own_faults: faults }
+    }
+}
+
+/// What a user is told of a kernel's own faults.
+#[must_use]
+pub fn own_faults_text(faults: &[String]) -> Option<String> {
+    let first = faults.first()?;
+    let count = if faults.len() == 1 { "a fault".to_owned() } else { format!("{} faults", faults.len()) };
+    Some(format!("the kernel itself has {count} that no placement mends: {first}; 'npumem check' tells all"))
 }
 
 /// Plans one kernel; the plan has passed both checkers.
@@ -213,10 +269,11 @@ pub fn plan(
         }
         place_untouched(&unplanned, &mut addresses);
         let placed = unplanned.placed(&addresses);
-        if planned.fit != Fit::Yes {
-            return Ok(KernelPlan { planned, addresses, program: placed });
-        }
         let options = CheckOptions { plan_is_separate: true, ..CheckOptions::default() };
+        if planned.fit != Fit::Yes {
+            let faults = own_faults(&unplanned, &check_program(&unplanned, Some(device), &options)?);
+            return Ok(KernelPlan::told(planned, addresses, placed, faults));
+        }
         let verdict = check_program(&placed, Some(device), &options)?;
         let wrong = |kind: &CheckKind| matches!(kind, CheckKind::Overwritten { .. } | CheckKind::OwnInput { .. });
         let fault = verdict.findings.iter().find(|finding| wrong(&finding.kind));
@@ -230,7 +287,8 @@ pub fn plan(
             return Err(KernelError::Unsound { kernel: program.name.clone(), finding: fault.message(&placed) });
         }
         if racing.is_empty() || rounds == MAX_ROUNDS {
-            return Ok(KernelPlan { planned, addresses, program: placed });
+            let faults = own_faults(&placed, &verdict);
+            return Ok(KernelPlan::told(planned, addresses, placed, faults));
         }
         // The program states its order, and it does not order these two: they share nothing.
         rounds += 1;
@@ -242,6 +300,20 @@ pub fn plan(
             reasons: reasons.clone(),
         }));
     }
+}
+
+/// The faults of a verdict that do not come from where buffers lie.
+fn own_faults(program: &Program, verdict: &ProgramVerdict) -> Vec<String> {
+    let own = |kind: &CheckKind| match kind {
+        CheckKind::Race { buffers: (first, second), .. } => first == second,
+        CheckKind::Deadlock { .. }
+        | CheckKind::PastBuffer { .. }
+        | CheckKind::NoLink { .. }
+        | CheckKind::Unreachable { .. }
+        | CheckKind::UnknownSpace { .. } => true,
+        _ => false,
+    };
+    verdict.of(Severity::Fault).filter(|finding| own(&finding.kind)).map(|finding| finding.message(program)).collect()
 }
 
 /// A buffer that alone ends past the whole of its space: one that no statement touches, so that no plan places it,

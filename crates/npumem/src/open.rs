@@ -26,6 +26,12 @@ pub enum OpenError {
         /// What the system says.
         error: std::io::Error,
     },
+    /// It is a folder.
+    #[error("{}: is a folder; name one file (only 'check' takes a folder of kernels)", shown(.path))]
+    Folder {
+        /// The input.
+        path: PathBuf,
+    },
     /// It is longer than we read.
     #[error("{}: longer than {MAX_TEXT} bytes, the most that is read of a text input", shown(.path))]
     TooLong {
@@ -88,6 +94,9 @@ pub fn open(path: &Path) -> Result<Opened, OpenError> {
     let unreadable = |error| OpenError::Unreadable { path: path.to_path_buf(), error };
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if path.as_os_str() != "-" {
+        if path.is_dir() {
+            return Err(OpenError::Folder { path: path.to_path_buf() });
+        }
         let mut file = File::open(path).map_err(unreadable)?;
         let mut head = Vec::new();
         (&mut file).take(HEAD).read_to_end(&mut head).map_err(unreadable)?;

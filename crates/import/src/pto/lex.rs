@@ -39,7 +39,8 @@ pub(super) struct Token {
 pub(super) fn lex(source: &str) -> Result<Vec<Token>, PtoError> {
     let bytes = source.as_bytes();
     let mut tokens = Vec::with_capacity(source.len() / 5 + 1);
-    let mut at = 0;
+    // A byte order mark says how the text is stored, and is none of it.
+    let mut at = if source.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     while at < bytes.len() {
         let byte = bytes[at];
         if byte.is_ascii_whitespace() {
@@ -94,6 +95,9 @@ pub(super) fn lex(source: &str) -> Result<Vec<Token>, PtoError> {
             }
             _ => {
                 let found = source[start..].chars().next().unwrap_or('?');
+                if found == '\u{fffd}' {
+                    return Err(PtoError::at(source, start, "these bytes are not UTF-8 text"));
+                }
                 return Err(PtoError::at(source, start, format!("'{}' begins no word", found.escape_default())));
             }
         };

@@ -38,7 +38,9 @@ impl<'s> Lines<'s> {
         }
         let line = self.line(byte);
         let start = self.starts[line as usize - 1];
-        let column = self.before(byte) - self.before(start) + 1;
+        // A byte order mark takes no column.
+        let mark = usize::from(start == 0 && byte > 0 && self.source.starts_with('\u{feff}'));
+        let column = self.before(byte) - self.before(start) + 1 - mark;
         (line, u32::try_from(column).unwrap_or(u32::MAX))
     }
 
@@ -62,7 +64,7 @@ mod tests {
     #[test]
     fn the_same_as_reading_from_the_start() {
         let long = "añ→𝄞b\r\n".repeat(100) + &"é".repeat(600) + "\n\nlast";
-        for source in ["", "\n", "a", "a\nb", "é\n→", long.as_str()] {
+        for source in ["", "\n", "a", "a\nb", "é\n→", "\u{feff}a\nb", "\u{feff}", long.as_str()] {
             let lines = Lines::new(source);
             for byte in 0..=source.len() + 2 {
                 assert_eq!(lines.position(byte), position(source, byte), "byte {byte}");

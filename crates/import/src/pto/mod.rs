@@ -13,6 +13,7 @@ mod dialect;
 mod lex;
 mod lines;
 mod lower;
+mod names;
 mod parse;
 mod scope;
 mod types;
@@ -21,7 +22,7 @@ mod write;
 pub use write::{WriteError, write_plan};
 
 use npumem_ir::{BufferId, Program};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a `.pto` text was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +54,8 @@ fn position(source: &str, byte: usize) -> (u32, u32) {
     }
     let before = &source[..byte];
     let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+    // A byte order mark takes no column.
+    let column = before.rsplit('\n').next().unwrap_or("").trim_start_matches('\u{feff}').chars().count() + 1;
     (u32::try_from(line).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
 }
 
@@ -77,6 +79,8 @@ pub struct Module {
     pub unknown: Vec<UnknownOperation>,
     /// Rules of the dialect that were read over and may matter to the reader (`while` loops without a bound ...).
     pub notes: Vec<String>,
+    /// What [`Options::dims`] can bind: integer arguments of the kernels, and numbers of the grid that they ask for.
+    pub dims: BTreeSet<String>,
 }
 
 /// One program of a file.

@@ -22,6 +22,8 @@ pub(super) enum Item<'a> {
     Label(Vec<Typed<'a>>),
     /// `}` of a region, at this byte.
     Close,
+    /// `!name = type` at the top.
+    Alias { name: &'a str, ty: &'a str },
 }
 
 /// An operation as written.
@@ -276,12 +278,13 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// `#map = ...` and `!alias = ...` at the top: no operation of the dialect needs them, so they are read over.
+    /// `!alias = type` and `#map = ...` at the top; no operation of the dialect needs the latter, so it is read over.
     fn alias(&mut self) -> Result<(), PtoError> {
-        self.next();
+        let token = self.next();
         self.expect(b'=')?;
-        if self.peek().kind == Kind::Type {
-            self.ty()?;
+        if token.kind == Kind::Type {
+            let ty = self.ty()?;
+            self.items.push(Item::Alias { name: self.text(token), ty });
         } else {
             self.value_text()?;
         }
@@ -618,7 +621,11 @@ impl<'a> Parser<'a> {
                     self.ty()?;
                 }
             }
-            list.push((self.text(key).trim_matches('"'), value));
+            let name = self.text(key).trim_matches('"');
+            if list.iter().any(|(other, _)| *other == name) {
+                return Err(PtoError::at(self.source, key.start, format!("'{name}' is given twice")));
+            }
+            list.push((name, value));
             if !self.eat(b',') && !self.is(b'}') {
                 return Err(self.error(format!("expected ',' or '}}', found {}", self.found())));
             }

@@ -251,3 +251,119 @@ fn calls_that_double_are_counted_first() {
     assert_eq!(error.line, 2);
     assert!(read(&(small + leaf), &Options::default()).is_ok());
 }
+
+/// A name is defined once where it is seen, as MLIR has it; a name of a region that has closed may come again.
+#[test]
+fn a_name_is_defined_once_where_it_is_seen() {
+    let read_body = |body: &str| {
+        read(
+            &format!("func.func @k(%n: index) {{\n  %c = arith.constant 1 : index\n{body}\n  return\n}}\n"),
+            &Options::default(),
+        )
+    };
+    let wrong = |body: &str| read_body(body).map(|_| ()).unwrap_err().to_string();
+    let second = |line: u32, column: u32, name: &str, first: (u32, u32)| {
+        format!(
+            "line {line}, column {column}: '{name}' is defined a second time; it was first defined at line {}, column {}",
+            first.0, first.1
+        )
+    };
+    assert_eq!(wrong("  %c = arith.constant 2 : index"), second(3, 3, "%c", (2, 3)));
+    assert_eq!(wrong("  %n = arith.constant 2 : index"), second(3, 3, "%n", (1, 14)));
+    // A region sees what is around it.
+    assert_eq!(wrong("  scf.for %c = %n to %n step %n {\n  }"), second(3, 11, "%c", (2, 3)));
+    assert_eq!(
+        wrong("  scf.for %i = %n to %n step %c {\n    %n = arith.constant 2 : index\n  }"),
+        second(4, 5, "%n", (1, 14))
+    );
+    assert_eq!(
+        wrong("  %r = scf.for %i = %n to %n step %c iter_args(%i = %c) -> (index) {\n    scf.yield %i : index\n  }"),
+        second(3, 48, "%i", (3, 16))
+    );
+    assert_eq!(
+        wrong(
+            "  %a, %a = scf.if %n -> (index, index) {\n    scf.yield %n, %n : index, index\n  } else {\n    scf.yield %n, %n : index, index\n  }"
+        ),
+        second(3, 7, "%a", (3, 3))
+    );
+    // Regions side by side, and after one has closed: also the results of the operation itself.
+    let legal = "  %r = scf.if %n -> (index) {\n    %t = arith.addi %n, %c : index\n    %r = arith.addi %t, %c : index\n    \
+                 scf.yield %r : index\n  } else {\n    %t = arith.constant 2 : index\n    scf.yield %t : index\n  }\n  \
+                 scf.for %i = %n to %n step %c {\n  }\n  scf.for %i = %n to %n step %c {\n  }\n  %i = arith.addi %r, %c : index\n  \
+                 %t:2 = scf.while (%x = %n, %y = %c) : (index, index) -> (index, index) {\n    scf.condition(%n) %x, %y : index, index\n  \
+                 } do {\n  ^bb0(%x: index, %y: index):\n    scf.yield %x, %y : index, index\n  }";
+    read_body(legal).unwrap();
+    assert!(wrong(&format!("{legal}\n  %t = arith.constant 3 : index")).contains("'%t' is defined a second time"));
+    // Functions see nothing of each other.
+    let two = "func.func @a(%n: index) {\n  %c = arith.constant 1 : index\n  return\n}\n";
+    read(&format!("{two}{}", two.replace("@a", "@b")), &Options::default()).unwrap();
+    // The same of attributes and of types.
+    assert!(wrong("  pto.thing {a = 1, b, a = 2}").ends_with("line 3, column 24: 'a' is given twice"));
+}
+
+#[test]
+fn types_may_have_names() {
+    let text = "!t = !pto.tile_buf<loc=vec, dtype=f32, rows=8, cols=8>\n!u = !t\nfunc.func @k() {\n  %a = pto.alloc_tile : !u\n  return\n}\n";
+    let module = read(text, &Options::default()).unwrap();
+    assert_eq!(module.programs[0].program.buffers[0].bytes, Some(256));
+    let wrong = |text: &str| read(text, &Options::default()).unwrap_err().to_string();
+    assert_eq!(wrong(&text.replace("!u = !t", "!t = !t")), "line 2, column 1: the type '!t' is defined a second time");
+    assert_eq!(
+        wrong(&text.replace("!u = !t\n", "")),
+        "line 3, column 25: the type '!u' is not defined: expected '!u = ...' at the top of the file"
+    );
+    // Where a named type is wrong it is shown, not where it is used.
+    assert_eq!(wrong(&text.replace("loc=vec", "loc=cev")).split(':').next(), Some("line 1, column 6"));
+}
+
+#[test]
+fn addresses_from_arguments_are_bound() {
+    let tile = "!pto.tile_buf<loc=vec, dtype=f32, rows=8, cols=8>";
+    let text = format!(
+        "func.func @k(%n: i64) {{\n  %c = arith.constant 256 : i64\n  %m = arith.muli %n, %n : i64\n  %s = arith.addi %m, %c : i64\n  \
+         %a = pto.alloc_tile addr = %n : {tile}\n  %b = pto.alloc_tile addr = %s : {tile}\n  return\n}}\n"
+    );
+    let bound = |value: i64| read(&text, &Options { dims: [("n".to_owned(), value)].into(), ..Options::default() });
+    let addresses = |module: Module| -> Vec<Option<i64>> {
+        module.programs[0].program.buffers.iter().map(|b| b.address.as_ref().and_then(|a| a.as_constant())).collect()
+    };
+    assert_eq!(addresses(bound(32).unwrap()), [Some(32), Some(1280)]);
+    let free = read(&text, &Options::default()).unwrap();
+    assert_eq!(free.dims.iter().collect::<Vec<_>>(), ["n"]);
+    assert_eq!(addresses(free), [None, None]);
+    assert_eq!(
+        bound(-32).unwrap_err().to_string(),
+        "line 5, column 3: the address of 'a' comes to -32, which is negative"
+    );
+}
+
+/// What is written back has the line ends of the text, its mark, and each constant once, however often it is planned.
+#[test]
+fn writing_back_keeps_line_ends_and_constants() {
+    let tile = "!pto.tile_buf<loc=vec, dtype=f32, rows=8, cols=8>";
+    let plain =
+        format!("func.func @k() {{\n  %a = pto.alloc_tile : {tile}\n  %b = pto.alloc_tile : {tile}\n  return\n}}\n");
+    let write = |text: &str, at: [u64; 2]| {
+        let module = read(text, &Options::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let ids = module.programs[0].sites.iter().map(|site| site.buffer);
+        let plan: BTreeMap<_, _> = ids.zip(at.map(npumem_ir::Offset)).collect();
+        write_plan(text, &module.programs, &[plan]).unwrap()
+    };
+    for text in [plain.clone(), plain.replace('\n', "\r\n"), format!("\u{feff}{plain}")] {
+        let first = write(&text, [0, 256]);
+        assert_eq!(first.replace("\r\n", "").contains('\n'), !text.contains('\r'));
+        assert_eq!(first.matches("arith.constant").count(), 2);
+        assert_eq!(first.starts_with('\u{feff}'), text.starts_with('\u{feff}'));
+        // Planned again, to the same and to other places.
+        assert_eq!(write(&first, [0, 256]), first);
+        let second = write(&first, [512, 0]);
+        assert_eq!(second.matches("arith.constant").count(), 2);
+        assert_eq!(write(&second, [0, 256]), first);
+    }
+    // Mixed: as around the place. A constant that something else names stays.
+    let mixed = plain.replacen('\n', "\r\n", 1);
+    assert_eq!(write(&mixed, [0, 256]).matches("\r\n").count(), 3);
+    let named = write(&plain, [0, 256])
+        .replace("  return", "  %x = arith.addi %npumem_addr_256, %npumem_addr_256 : i64\n  return");
+    assert_eq!(write(&named, [0, 512]).matches("arith.constant").count(), 3);
+}

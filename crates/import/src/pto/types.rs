@@ -101,6 +101,10 @@ pub(super) fn parse(text: &str) -> Result<Type, String> {
             Err(format!("'{text}' lacks its parameters in <...>"))
         }
         ("index", _) => Ok(Type::Int),
+        // Types of a dialect have a dot; a name without one is an alias of the file.
+        (head, None) if head.starts_with('!') && !head.contains('.') => {
+            Err(format!("the type '{head}' is not defined: expected '{head} = ...' at the top of the file"))
+        }
         (head, None) if element(head).is_some() && !head.starts_with('!') => {
             Ok(if head.starts_with(['i', 'u', 's']) { Type::Int } else { Type::Real })
         }
@@ -187,6 +191,16 @@ fn canonical_space(name: &str) -> String {
     }
 }
 
+/// A field stands once: of two values nobody could say which one counts.
+fn once(parts: &[&str]) -> Result<(), String> {
+    let mut keys: Vec<&str> = parts.iter().filter_map(|part| Some(part.split_once('=')?.0.trim())).collect();
+    keys.sort_unstable();
+    match keys.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!("'{}' is given twice in a tile", pair[0])),
+        None => Ok(()),
+    }
+}
+
 fn tile(inner: &str) -> Result<TileType, String> {
     let parts = split(inner);
     let first = parts.first().copied().unwrap_or("");
@@ -198,6 +212,7 @@ fn tile(inner: &str) -> Result<TileType, String> {
         valid: Vec::new(),
         layout: Layout::RowMajor,
     };
+    once(&parts)?;
     let (mut outer, mut inner_layout, mut fractal) = ("row_major", "none_box", 512_u64);
     let known = |name: &str| matches!(name, "vec" | "mat" | "left" | "right" | "acc" | "bias" | "scaling" | "gm");
     let number =
@@ -310,6 +325,11 @@ mod tests {
         );
         assert!(parse("!pto.tile_buf<loc=vec, dtype=f32, rows=4294967296, cols=4294967296>").is_err());
         assert!(parse("!pto.tile_buf<loc=vec, dtype=f32, rows=-4, cols=4>").is_err());
+        for twice in ["loc=vec, loc=mat, dtype=f32, rows=1, cols=8", "loc=vec, dtype=f32, rows=1, cols=8, rows=1"] {
+            let error = parse(&format!("!pto.tile_buf<{twice}>")).unwrap_err();
+            assert!(error.ends_with("is given twice in a tile"), "{error}");
+        }
+        assert!(parse("!pto.tile_buf<left, 32x32xf32, slayout=row_major, slayout=col_major>").is_err());
     }
 
     #[test]

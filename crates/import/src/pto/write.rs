@@ -2,7 +2,7 @@
 
 use super::{Kernel, SiteForm};
 use npumem_ir::{BufferId, Offset};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a plan could not be written back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,11 +68,21 @@ pub fn write_plan(
         }
     }
     for (body, addresses) in constants {
-        let mut lines = String::new();
-        for address in addresses.keys() {
-            lines.push_str(&format!("\n    %npumem_addr_{address} = arith.constant {address} : i64"));
+        let (old, end) = own_constants(source, body);
+        // Lines end here as they do around this place.
+        let ending =
+            if source[body..].split('\n').next().is_some_and(|rest| rest.ends_with('\r')) { "\r\n" } else { "\n" };
+        let mut all = addresses;
+        if !old.is_empty() {
+            // What an allocation that is not placed still names stays.
+            let named = named_constants(source, end, &edits);
+            all.extend(old.into_iter().filter(|address| named.contains(address)).map(|address| (address, ())));
         }
-        edits.insert((body, body), lines);
+        let mut lines = String::new();
+        for address in all.keys() {
+            lines.push_str(&format!("{ending}    %npumem_addr_{address} = arith.constant {address} : i64"));
+        }
+        edits.insert((body, end), lines);
     }
     let mut out = String::with_capacity(source.len() + edits.len() * 32);
     let mut at = 0;
@@ -86,6 +96,36 @@ pub fn write_plan(
     }
     out.push_str(&source[at..]);
     Ok(out)
+}
+
+/// Constants that an earlier write put at the start of a body: their addresses, and the byte past the last of them.
+fn own_constants(source: &str, body: usize) -> (Vec<u64>, usize) {
+    let (mut found, mut at) = (Vec::new(), body);
+    loop {
+        let rest = &source[at..];
+        let line = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n')).unwrap_or("");
+        let line = line.split(['\r', '\n']).next().unwrap_or("");
+        let address = line.strip_prefix("    %npumem_addr_").and_then(|line| {
+            let (name, value) = line.split_once(" = arith.constant ")?;
+            let value = value.strip_suffix(" : i64")?;
+            value.parse::<u64>().ok().filter(|_| name == value)
+        });
+        let Some(address) = address else { return (found, at) };
+        found.push(address);
+        at += rest.len() - rest.trim_start_matches(['\r', '\n']).len();
+        at += line.len();
+    }
+}
+
+/// Addresses whose constants are named from a byte on, outside of what is replaced.
+fn named_constants(source: &str, from: usize, edits: &BTreeMap<(usize, usize), String>) -> BTreeSet<u64> {
+    const NAME: &str = "%npumem_addr_";
+    let places = source[from..].match_indices(NAME).map(|(at, _)| from + at);
+    let kept = places.filter(|at| {
+        let edit = edits.range(..=(*at, usize::MAX)).next_back();
+        edit.is_none_or(|((_, end), _)| end <= at)
+    });
+    kept.filter_map(|at| source[at + NAME.len()..].split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()).collect()
 }
 
 /// `auto = true` becomes `auto = false, base = N`; a base that is there is replaced.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RewriteError {
     /// No such argument.
-    #[error("the program has no dimension '{name}'; it has: {known}")]
+    #[error("there is no dimension '{name}'; {}", if known.is_empty() { "the kernel has none".to_owned() } else { format!("known: {known}") })]
     UnknownArgument {
         /// What was asked for.
         name: String,
@@ -33,22 +33,68 @@ pub enum RewriteError {
     },
 }
 
+/// Whether a run is given this from outside.
+fn binds(kind: &ScalarKind) -> bool {
+    matches!(kind, ScalarKind::Argument(_) | ScalarKind::Grid(_))
+}
+
 impl Program {
     /// Binds an argument to a value (`--dim n=64`).
     ///
     /// # Errors
     /// When there is no argument of that name.
     pub fn bind(&mut self, name: &str, value: i64) -> Result<(), RewriteError> {
-        let found = self.scalars.iter_mut().find(|s| s.name == name && matches!(s.kind, ScalarKind::Argument(_)));
-        match found {
+        match self.scalars.iter_mut().find(|scalar| scalar.name == name && binds(&scalar.kind)) {
             Some(scalar) => {
                 scalar.kind = ScalarKind::Argument(Some(value));
+                self.settle_addresses();
                 Ok(())
             }
             None => {
-                let arguments = self.scalars.iter().filter(|s| matches!(s.kind, ScalarKind::Argument(_)));
-                let known = arguments.map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ");
+                let known = self.dimensions().collect::<Vec<_>>().join(", ");
                 Err(RewriteError::UnknownArgument { name: name.to_owned(), known })
+            }
+        }
+    }
+
+    /// What [`Program::bind`] can bind, in order: arguments, and places in the grid.
+    pub fn dimensions(&self) -> impl Iterator<Item = &str> {
+        self.scalars.iter().filter(|scalar| binds(&scalar.kind)).map(|scalar| scalar.name.as_str())
+    }
+
+    /// What must be bound for a value to be known, by name; empty when no binding makes it known.
+    #[must_use]
+    pub fn unbound(&self, value: &Affine) -> Vec<String> {
+        let mut pending: Vec<ScalarId> = value.terms.iter().map(|term| term.0).collect();
+        let (mut seen, mut names) = (std::collections::BTreeSet::new(), Vec::new());
+        while let Some(next) = pending.pop() {
+            if !seen.insert(next) {
+                continue;
+            }
+            let scalar = self.scalar(next);
+            match &scalar.kind {
+                ScalarKind::Argument(Some(_)) => {}
+                ScalarKind::Argument(None) | ScalarKind::Grid(_) => names.push(scalar.name.clone()),
+                ScalarKind::Computed(compute) if compute.op != super::Op::Opaque => {
+                    pending.extend(compute.operands.iter().flat_map(|operand| operand.terms.iter().map(|term| term.0)));
+                }
+                ScalarKind::Computed(_) | ScalarKind::Counter | ScalarKind::Variable => return Vec::new(),
+            }
+        }
+        names.sort_unstable();
+        names
+    }
+
+    /// Addresses that follow from bound arguments become numbers.
+    pub fn settle_addresses(&mut self) {
+        if self.buffers.iter().all(|buffer| buffer.address.as_ref().is_none_or(|a| a.as_constant().is_some())) {
+            return;
+        }
+        let values = super::Values::new(self);
+        for index in 0..self.buffers.len() {
+            let known = self.buffers[index].address.as_ref().and_then(|address| values.affine(self, address));
+            if let Some(known) = known {
+                self.buffers[index].address = Some(Affine::constant(known));
             }
         }
     }

@@ -5,7 +5,7 @@ use super::{Frame, Lowering};
 use crate::pto::PtoError;
 use crate::pto::parse::{Clause, Item, RawOp};
 use crate::pto::scope::{Scope, Value};
-use crate::pto::types::{self, Type};
+use crate::pto::types::Type;
 use npumem_ir::program::{Affine, Core, MAX_STEPS};
 
 /// A function of the file.
@@ -252,7 +252,7 @@ impl<'s> Lowering<'s, '_> {
         }
         // A parameter type that does not parse is an error of the file, found where it stands.
         for (_, ty, at) in &function.arguments {
-            types::parse(ty).map_err(|problem| self.error(*at, problem))?;
+            self.ty(ty, *at)?;
         }
         self.enter_function(index, Some(arguments), op.results.clone())
     }

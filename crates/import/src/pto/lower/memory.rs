@@ -293,13 +293,16 @@ impl<'s> Lowering<'s, '_> {
                         u64::try_from(value).ok()
                     });
                     number.ok_or_else(|| {
-                        let names = size.terms.iter().map(|(s, _)| self.builder.program().scalar(*s).name.clone());
-                        let names: Vec<String> = names.collect();
-                        let ask = names.first().map_or("N".to_owned(), Clone::clone);
-                        self.error(
-                            op.start,
-                            format!("the size of this buffer is not known: give it with --dim {ask}=VALUE"),
-                        )
+                        let asked = self.builder.program().unbound(&size);
+                        let how = match asked.is_empty() {
+                            true => "it is decided at run time, and no --dim can say it".to_owned(),
+                            false => {
+                                let dims: Vec<String> =
+                                    asked.iter().map(|name| format!("--dim {name}=VALUE")).collect();
+                                format!("give it with {}", dims.join(" "))
+                            }
+                        };
+                        self.error(op.start, format!("the size of this buffer is not known: {how}"))
                     })?
                 }
             });

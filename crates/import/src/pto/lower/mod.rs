@@ -14,6 +14,7 @@ mod scratch;
 mod sync;
 
 use super::lines::Lines;
+use super::names;
 use super::parse::{Item, RawOp, parse};
 use super::scope::{Scope, Value};
 use super::types::{self, Type};
@@ -28,6 +29,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Reads a file.
 pub(super) fn lower(source: &str, options: &Options) -> Result<Module, PtoError> {
     let items = parse(source)?;
+    names::check(source, &items)?;
+    let aliases = aliases(source, &items)?;
     let functions = find_functions(source, &items)?;
     let target = items.iter().find_map(|item| match item {
         Item::Op(op) if op.name.ends_with("module") => op
@@ -38,11 +41,13 @@ pub(super) fn lower(source: &str, options: &Options) -> Result<Module, PtoError>
         _ => None,
     });
     queues::check_peers(source, &items, &functions)?;
-    let mut module = Module { programs: Vec::new(), target, unknown: Vec::new(), notes: Vec::new() };
+    let mut module =
+        Module { programs: Vec::new(), target, unknown: Vec::new(), notes: Vec::new(), dims: BTreeSet::new() };
     let mut unknown = BTreeSet::new();
     let lines = Lines::new(source);
     for root in roots(&functions) {
         let mut lowering = Lowering::new(&lines, (source, &items), &functions, options, root);
+        lowering.aliases = Some(&aliases);
         lowering.builder.program_mut().target = module.target.clone();
         lowering.architecture = module.target.clone().or_else(|| options.architecture.clone());
         lowering.function(root)?;
@@ -59,10 +64,39 @@ pub(super) fn lower(source: &str, options: &Options) -> Result<Module, PtoError>
         }
         let at = functions[root].at;
         let program = lowering.builder.finish();
-        let program = program.map_err(|e| PtoError::at(source, at, format!("{}: {}", e.place, e.problem)))?;
+        let mut program = program.map_err(|e| PtoError::at(source, at, format!("{}: {}", e.place, e.problem)))?;
+        program.settle_addresses();
+        for (at, buffer) in &lowering.allocated {
+            let address = program.buffer(*buffer).address.as_ref().and_then(Affine::as_constant);
+            if let Some(address) = address.filter(|address| *address < 0) {
+                let name = &program.buffer(*buffer).name;
+                return Err(PtoError::at(
+                    source,
+                    *at,
+                    format!("the address of '{name}' comes to {address}, which is negative"),
+                ));
+            }
+        }
+        module.dims.extend(program.dimensions().map(str::to_owned));
         module.programs.push(Kernel { program, sites: lowering.sites });
     }
     Ok(module)
+}
+
+/// Types that the file names at its top; a name of a name is followed.
+fn aliases<'s>(source: &str, items: &[Item<'s>]) -> Result<BTreeMap<&'s str, &'s str>, PtoError> {
+    let mut aliases = BTreeMap::new();
+    for item in items {
+        if let Item::Alias { name, ty } = item {
+            // Only names that stand before it are followed, so there is no circle.
+            let ty = aliases.get(ty).copied().unwrap_or(*ty);
+            if aliases.insert(*name, ty).is_some() {
+                let at = (name.as_ptr() as usize).saturating_sub(source.as_ptr() as usize);
+                return Err(PtoError::at(source, at, format!("the type '{name}' is defined a second time")));
+            }
+        }
+    }
+    Ok(aliases)
 }
 
 /// One function body being walked.
@@ -86,6 +120,8 @@ struct Lowering<'s, 'i> {
     lines: &'i Lines<'s>,
     items: &'i [Item<'s>],
     functions: &'i [Function<'s>],
+    /// Types that the file names.
+    aliases: Option<&'i BTreeMap<&'s str, &'s str>>,
     options: &'i Options,
     builder: ProgramBuilder,
     frames: Vec<Frame<'s>>,
@@ -117,6 +153,7 @@ impl<'s, 'i> Lowering<'s, 'i> {
             lines,
             items,
             functions,
+            aliases: None,
             options,
             builder: ProgramBuilder::new(functions[root].name),
             frames: Vec::new(),
@@ -193,6 +230,8 @@ impl<'s, 'i> Lowering<'s, 'i> {
 
     /// A type; `text` is a piece of the source, so a fault is shown where it stands.
     fn ty(&self, text: &str, at: usize) -> Result<Type, PtoError> {
+        let named = self.aliases.and_then(|aliases| aliases.get(text.trim()));
+        let text = named.copied().unwrap_or(text);
         types::parse(text).map_err(|problem| {
             let place = (text.as_ptr() as usize).checked_sub(self.source.as_ptr() as usize);
             self.error(place.filter(|place| *place <= self.source.len()).unwrap_or(at), problem)
@@ -236,7 +275,7 @@ impl<'s, 'i> Lowering<'s, 'i> {
             }
             match &self.items[at] {
                 Item::Op(op) => self.operation(op)?,
-                Item::Open => {}
+                Item::Open | Item::Alias { .. } => {}
                 Item::Next(word) => self.next_region(word)?,
                 Item::Label(arguments) => self.label(arguments)?,
                 Item::Close => self.close_region(at)?,

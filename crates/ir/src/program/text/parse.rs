@@ -25,6 +25,7 @@ pub struct TextError {
 /// # Errors
 /// The first line that is not of the form, with the column, or a rule of programs that is broken.
 pub fn parse(text: &str) -> Result<Program, TextError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().enumerate().filter(|(_, line)| {
         let line = line.trim_start();
         !line.is_empty() && !line.starts_with('#')

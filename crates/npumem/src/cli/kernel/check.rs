@@ -9,6 +9,7 @@ use npumem::ir::program::Program;
 use npumem::ir::{Device, Plan};
 use npumem::{kernel, report};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -72,13 +73,19 @@ pub fn run(args: &CheckArgs, color: Color) -> Outcome {
     if args.against.is_some() && (files.len() != 1 || plan.is_some()) {
         return Err("--against: expected one planned kernel, and no plan beside it".into());
     }
+    let mut names = BTreeSet::new();
     for path in &files {
-        if let Err(error) = check_file(args, path, plan.as_deref(), &dims, &mut checked) {
-            errors.push((path.clone(), error));
+        match check_file(args, path, plan.as_deref(), &dims, &mut checked) {
+            Ok(found) => names.extend(found),
+            Err(error) => errors.push((path.clone(), error)),
         }
     }
     if files.is_empty() {
-        return Err("there is no .pto file in what was named".into());
+        let named: Vec<String> = args.inputs.iter().map(|path| path.display().to_string()).collect();
+        return Err(format!("{}: there is no file with a kernel (.pto, .npumem) in it", named.join(", ")));
+    }
+    if errors.is_empty() {
+        kernel::known_dims(&dims, &names).map_err(|error| format!("--dim: {error}"))?;
     }
     let standing = checked.iter().fold(Standing::Sound, |worst, one| kernel::worse(worst, one.verdict.standing));
     if args.sarif {
@@ -188,10 +195,11 @@ fn check_file(
     plan: Option<&Path>,
     dims: &std::collections::BTreeMap<String, i64>,
     checked: &mut Vec<Checked>,
-) -> Result<(), String> {
+) -> Result<BTreeSet<String>, String> {
     let opened = npumem::open::open(path).map_err(|error| error.to_string())?;
     let place = |error: kernel::KernelError| placed(path, &error);
-    let file = kernel::read(&opened.text(), dims).map_err(place)?;
+    let mut file = kernel::read_some(&opened.text(), dims).map_err(place)?;
+    let mut names = std::mem::take(&mut file.dims);
     if file.kernels.is_empty() {
         // An empty or cut-off file must not pass a gate.
         return Err(format!("{}: there is no function with a body in it", path.display()));
@@ -209,7 +217,9 @@ fn check_file(
     let before = match &args.against {
         Some(path) => {
             let opened = npumem::open::open(path).map_err(|error| error.to_string())?;
-            Some((path, kernel::read(&opened.text(), dims).map_err(|error| placed(path, &error))?))
+            let before = kernel::read_some(&opened.text(), dims).map_err(|error| placed(path, &error))?;
+            names.extend(before.dims.iter().cloned());
+            Some((path, before))
         }
         None => None,
     };
@@ -226,12 +236,13 @@ fn check_file(
         let verdict = kernel::check(&program, &device, separate).map_err(place)?;
         checked.push(Checked { path: path.to_path_buf(), program, device: device.name.clone(), verdict });
     }
-    Ok(())
+    Ok(names)
 }
 
 /// A plan, or the list of plans that `plan -o plans.json` writes for several kernels.
 fn read_plans(path: &Path) -> Result<Vec<Plan>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
     let say = |error: String| format!("{}: {error}", path.display());
     if let Ok(Value::Object(map)) = serde_json::from_str::<Value>(&text)
         && map.get("format").and_then(Value::as_str) == Some("npumem-kernel-plans")

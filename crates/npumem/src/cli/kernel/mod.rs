@@ -15,7 +15,11 @@ pub fn dims(arguments: &[String]) -> Result<BTreeMap<String, i64>, String> {
     for argument in arguments {
         let expected = || format!("--dim {argument}: expected NAME=NUMBER");
         let (name, value) = argument.split_once('=').ok_or_else(expected)?;
-        dims.insert(name.trim().to_owned(), value.trim().parse().map_err(|_| expected())?);
+        // In the text of a kernel it stands with its sign.
+        let name = name.trim().trim_start_matches('%');
+        if dims.insert(name.to_owned(), value.trim().parse().map_err(|_| expected())?).is_some() {
+            return Err(format!("--dim {name}: given twice"));
+        }
     }
     Ok(dims)
 }

@@ -55,6 +55,12 @@ pub fn run(args: &PlanArgs, path: &Path, source: &str, color: Color) -> Outcome 
     if let Some(output) = args.output.as_ref().filter(|_| !fits) {
         output::complain(&format!("npumem: {}: not written, as not every kernel fits", output.display()));
     }
+    for plan in &plans {
+        // Where no report is seen, too: what is written would not run right.
+        if let Some(text) = kernel::own_faults_text(&plan.own_faults) {
+            output::complain(&format!("npumem: {}: {}: {text}", path.display(), plan.program.name));
+        }
+    }
     let undecided = plans.iter().any(|plan| plan.planned.fit == Fit::Undecided);
     Ok(match (fits, plans.iter().any(|plan| plan.planned.fit == Fit::No), undecided) {
         (true, ..) => Answer::Yes,

@@ -1,0 +1,174 @@
+//! What a stranger gives the command line in place of a clean kernel: names it does not have, other encodings, folders,
+//! kernels that are wrong in themselves.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_npumem"));
+    command.current_dir(npumem_testing::workspace_root()).env_remove("GITHUB_ACTIONS");
+    command.args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("npumem-kernel-inputs-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// A file, as the command line takes it.
+fn file(folder: &std::path::Path, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, content).unwrap();
+    path.display().to_string()
+}
+
+const TILE: &str = "!pto.tile_buf<loc=vec, dtype=f32, rows=32, cols=32>";
+
+/// Two tiles of 4 KiB that are live together: at 0 and at `%n`.
+fn at_an_argument() -> String {
+    format!(
+        "func.func @k(%n: i64, %p: memref<32x32xf32>) {{\n  %z = arith.constant 0 : i64\n  \
+         %a = pto.alloc_tile addr = %z : {TILE}\n  %b = pto.alloc_tile addr = %n : {TILE}\n  \
+         pto.tload ins(%p : memref<32x32xf32>) outs(%a : {TILE})\n  pto.tload ins(%p : memref<32x32xf32>) outs(%b : {TILE})\n  \
+         pto.tadd ins(%a, %b : {TILE}, {TILE}) outs(%b : {TILE})\n  \
+         pto.tstore ins(%b : {TILE}) outs(%p : memref<32x32xf32>)\n  return\n}}\n"
+    )
+}
+
+#[test]
+fn dims_reach_addresses_and_unknown_names_are_refused() {
+    let folder = folder("dims");
+    let kernel = file(&folder, "k.pto", at_an_argument());
+    let code = |arguments: &[&str]| run(arguments).status.code().unwrap();
+    assert_eq!(code(&["check", &kernel]), 3);
+    assert_eq!(code(&["check", &kernel, "--dim", "n=4096"]), 0);
+    assert_eq!(code(&["check", &kernel, "--dim", "%n=4096"]), 0);
+    assert_eq!(code(&["check", &kernel, "--dim", "n=2048"]), 1);
+    let wrong = |arguments: &[&str], expected: &str| {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(expected), "{arguments:?}: {}", text(&output.stderr));
+    };
+    wrong(&["check", &kernel, "--dim", "n=-32"], "k.pto:4:3: the address of 'b' comes to -32, which is negative");
+    wrong(&["check", &kernel, "--dim", "m=4096"], "there is no dimension 'm'; known: n");
+    wrong(&["plan", &kernel, "--dim", "m=4096"], "there is no dimension 'm'; known: n");
+    wrong(&["run", &kernel, "--dim", "m=4096"], "there is no dimension 'm'; known: n");
+    wrong(&["check", &kernel, "--dim", "n=1", "--dim", "n=2"], "--dim n: given twice");
+    wrong(&["check", "testdata/kernels/softmax.pto", "--dim", "n=1"], "there is no dimension 'n'");
+    // Of several files, one has it.
+    let other = file(&folder, "other.pto", "func.func @k() {\n  return\n}\n");
+    assert_eq!(code(&["check", &kernel, &other, "--dim", "n=4096"]), 0);
+    assert_eq!(code(&["check", &folder.display().to_string(), "--dim", "n=4096"]), 0);
+    wrong(&["check", &kernel, &other, "--dim", "m=4096"], "there is no dimension 'm'; known: n");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn marks_line_ends_and_wide_text() {
+    let folder = folder("encodings");
+    let plain = std::fs::read_to_string(npumem_testing::workspace_root().join("testdata/kernels/softmax.pto")).unwrap();
+    let planned = |name: &str, content: &[u8]| {
+        let (input, output) = (file(&folder, name, content), folder.join("planned.pto").display().to_string());
+        assert_eq!(run(&["plan", &input, "-o", &output]).status.code(), Some(0), "{name}");
+        assert_eq!(run(&["check", &output]).status.code(), Some(0), "{name}");
+        std::fs::read_to_string(&output).unwrap()
+    };
+    let expected = planned("plain.pto", plain.as_bytes());
+    assert_eq!(planned("mark.pto", format!("\u{feff}{plain}").as_bytes()), format!("\u{feff}{expected}"));
+    assert_eq!(planned("windows.pto", plain.replace('\n', "\r\n").as_bytes()), expected.replace('\n', "\r\n"));
+    // Planned again: nothing is left of the first plan.
+    assert_eq!(planned("again.pto", expected.as_bytes()), expected);
+    for (name, wide) in [
+        (
+            "little.pto",
+            [0xff, 0xfe].into_iter().chain(plain.encode_utf16().flat_map(u16::to_le_bytes)).collect::<Vec<u8>>(),
+        ),
+        ("big.pto", plain.encode_utf16().flat_map(u16::to_be_bytes).collect()),
+    ] {
+        let path = file(&folder, name, &wide);
+        for verb in ["plan", "check", "run"] {
+            let output = run(&[verb, &path]);
+            assert_eq!(output.status.code(), Some(2), "{name}");
+            assert!(text(&output.stderr).contains("UTF-16"), "{verb} {name}: {}", text(&output.stderr));
+            assert!(text(&output.stderr).contains("save the file as UTF-8"), "{}", text(&output.stderr));
+        }
+    }
+    let path = file(&folder, "latin.pto", b"func.func @k() {\n  \xe9\n  return\n}\n");
+    let output = run(&["check", &path]);
+    assert!(text(&output.stderr).contains("latin.pto:2:3: these bytes are not UTF-8 text"), "{}", text(&output.stderr));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn folders_are_for_check() {
+    let folder = folder("folders");
+    let empty = folder.display().to_string();
+    let output = run(&["plan", &empty]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("is a folder; name one file"), "{}", text(&output.stderr));
+    let output = run(&["check", &empty]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("there is no file with a kernel (.pto, .npumem) in it"),
+        "{}",
+        text(&output.stderr)
+    );
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A plan of a kernel that is wrong in itself says so, beside the plan: the answer to "does it fit" stays yes.
+#[test]
+fn a_plan_tells_what_no_placement_mends() {
+    let folder = folder("own");
+    let body = |steps: &str| {
+        format!(
+            "func.func @k(%p: memref<32x32xf32>) {{\n  %a = pto.alloc_tile : {TILE}\n  \
+             pto.tload ins(%p : memref<32x32xf32>) outs(%a : {TILE})\n{steps}  return\n}}\n"
+        )
+    };
+    let add = format!("  pto.tadd ins(%a, %a : {TILE}, {TILE}) outs(%a : {TILE})\n");
+    let set = "  pto.set_flag[<PIPE_MTE2>, <PIPE_V>, <EVENT_ID0>]\n";
+    let wait = "  pto.wait_flag[<PIPE_MTE2>, <PIPE_V>, <EVENT_ID0>]\n";
+    let never = "  pto.wait_flag[<PIPE_MTE2>, <PIPE_V>, <EVENT_ID1>]\n";
+    for (name, steps, faults) in [
+        ("right", format!("{set}{wait}{add}"), None),
+        ("race", format!("{add}{set}{wait}"), Some("a fault that no placement mends")),
+        ("both", format!("{add}{set}{wait}{never}{add}"), Some("2 faults that no placement mends")),
+    ] {
+        let kernel = file(&folder, &format!("{name}.pto"), body(&steps));
+        let output = run(&["plan", &kernel]);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", text(&output.stderr));
+        let check = run(&["check", &kernel]);
+        assert_eq!(check.status.code(), Some(i32::from(faults.is_some())), "{name}: {}", text(&check.stdout));
+        let json = text(&run(&["plan", &kernel, "--json"]).stdout);
+        match faults {
+            None => {
+                assert!(output.stderr.is_empty(), "{name}: {}", text(&output.stderr));
+                assert!(!json.contains("no placement mends"));
+            }
+            Some(faults) => {
+                assert!(text(&output.stderr).contains(faults), "{name}: {}", text(&output.stderr));
+                assert!(text(&output.stderr).contains("npumem check"), "{name}: {}", text(&output.stderr));
+                assert!(text(&output.stdout).contains("no placement mends"), "{name}");
+                assert!(json.contains(faults), "{name}: {json}");
+            }
+        }
+    }
+    // A slice past its tile.
+    let past = format!(
+        "  %c = arith.constant 16 : index\n  %h = arith.constant 32 : index\n  \
+         %s = pto.subset %a[%c, %c] sizes [32, 32] : {TILE}\n  pto.tadd ins(%s, %s : {TILE}, {TILE}) outs(%s : {TILE})\n"
+    );
+    let kernel = file(&folder, "past.pto", body(&past));
+    let output = run(&["plan", &kernel]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no placement mends"), "{}", text(&output.stderr));
+    std::fs::remove_dir_all(folder).unwrap();
+}
