@@ -12,7 +12,7 @@
 //! A *set* is a family of bins. Only free blocks of one set merge, so sets keep kinds of block apart
 //! (small from large, mapped from unmapped) though all lie in one range.
 
-use crate::nodes::{BINS, END, FREE, HEADS, Nodes, SET, SETS, bin_of_head, head_of};
+use crate::nodes::{BINS, END, FREE, HEADS, Nodes, SET, SETS, USED, bin_of_head, head_of};
 
 const WORDS: usize = (HEADS / 64) as usize;
 const WORDS_OF_SET: u32 = BINS / 64;
@@ -145,6 +145,45 @@ impl Arena {
             self.insert_into(node, rest_bin, bin / BINS);
         }
         front
+    }
+
+    /// Cuts up to `count` blocks of `size` units off the front of a free block of `bin` that is larger than all of them together,
+    /// and says which is the first, and how many they are: fewer when the table is full. They are marked as used.
+    pub(crate) fn carve_run(&mut self, node: u32, size: u32, count: u32, bin: u32) -> (u32, u32) {
+        let nodes = &mut self.nodes;
+        let before = nodes.previous(node);
+        let mut offset = nodes.offset(node);
+        let mut previous = before;
+        let mut made = 0;
+        while made < count {
+            let front = nodes.take();
+            if front == 0 {
+                break;
+            }
+            nodes.set_offset(front, offset);
+            nodes.set_size(front, size);
+            nodes.set_previous(front, previous);
+            nodes.set_next(previous, front);
+            nodes.set_state(front, USED | (bin / BINS));
+            offset += size;
+            previous = front;
+            made += 1;
+        }
+        if made == 0 {
+            return (0, 0);
+        }
+        let rest = nodes.size(node) - made * size;
+        nodes.set_next(previous, node);
+        nodes.set_offset(node, offset);
+        nodes.set_size(node, rest);
+        nodes.set_previous(node, previous);
+        let first = nodes.next(before);
+        let rest_bin = bin_of(rest) + (bin & !(BINS - 1));
+        if rest_bin != bin {
+            self.unlink(node);
+            self.insert_into(node, rest_bin, bin / BINS);
+        }
+        (first, made)
     }
 
     /// The first bin with a block after `bin`, in its set; 0 when there is none.

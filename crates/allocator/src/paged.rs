@@ -41,6 +41,15 @@ const PAGE_UNITS: u32 = (PAGE / UNIT) as u32;
 const PAGE_BIN: u32 = bin_of(PAGE_UNITS);
 /// The largest small block in units: 512 KiB.
 const SMALL_UNITS: u32 = ((512 << 10) / UNIT) as u32;
+/// Lists below this one hold tiny blocks, up to 16 KiB: each list one size. More of them may wait, and a miss does not
+/// merge them: there are many of them, and together they are less than a page.
+const TINY: u32 = bin_of(((16 << 10) / UNIT) as u32) + 1;
+/// How many times as many tiny blocks may wait.
+const TINY_HELD: u32 = 4;
+/// Blocks of sizes up to this list's, 4 KiB, are cut from a free block several at a time.
+const CUT_TOGETHER: u32 = bin_of(((4 << 10) / UNIT) as u32);
+/// How many.
+const TOGETHER: u32 = 4;
 /// The sets of bins.
 const SMALL: u32 = 0;
 const LARGE: u32 = 1;
@@ -109,6 +118,8 @@ pub struct Paged<S> {
     /// Pages that have memory.
     mapped: u32,
     peak_mapped: u32,
+    /// The free bytes when a search through all of them last found less than the pages it needed; else 0.
+    fruitless: u64,
     limit: u32,
     options: PagedOptions,
     counts: PageCounts,
@@ -123,23 +134,17 @@ pub struct Paged<S> {
 
 const HELD: usize = 2 * BINS as usize;
 const WAITING: usize = HELD / 64;
-/// A list that is always full. No size has this bin.
-const NEVER_HELD: u32 = HELD as u32 - 1;
 
 impl<S: PageSource> Paged<S> {
     /// An empty allocator: nothing is mapped.
     pub fn new(options: PagedOptions, source: S) -> Self {
         let mut arena = Arena::new();
-        let mut held = Box::new([0; HELD]);
-        // The head of a bin that no size has serves as the one block of a list that is always full.
-        held[NEVER_HELD as usize] = head_of(HEADS - 1);
-        arena.nodes.set_first_note(head_of(HEADS - 1), u32::MAX - 1);
         let pages = (options.addresses.get() / PAGE).clamp(1, u64::from(u32::MAX / PAGE_UNITS)) as u32;
         arena.open(0, pages * PAGE_UNITS, HOLE);
         let limit = options.limit.map_or(pages, |limit| (limit.get() / PAGE).min(u64::from(pages)) as u32);
         Self {
             arena,
-            held,
+            held: Box::new([0; HELD]),
             live: 0,
             peak_live: 0,
             allocations: 0,
@@ -147,6 +152,7 @@ impl<S: PageSource> Paged<S> {
             failures: 0,
             mapped: 0,
             peak_mapped: 0,
+            fruitless: 0,
             limit,
             options,
             counts: PageCounts::default(),
@@ -206,15 +212,46 @@ impl<S: PageSource> Paged<S> {
                 return 0;
             }
         }
-        let node = self.arena.carve(self.arena.newest(bin), units, bin);
+        let mut node = self.arena.newest(bin);
+        if slot <= CUT_TOGETHER
+            && bin < BINS
+            && self.arena.nodes.size(node) > units * TOGETHER
+            && self.options.held >= TOGETHER
+        {
+            node = self.cut_together(node, units, bin);
+            if node == 0 {
+                return self.full();
+            }
+            self.arena.nodes.set_second_note(node, slot);
+            return node;
+        }
+        node = self.arena.carve(node, units, bin);
         if node == 0 {
             return self.full();
         }
         self.arena.nodes.set_state(node, USED | (bin / BINS));
-        // A small block in a large one's page merges at once when it is freed: the large ones need the room.
-        let slot = if (bin ^ slot) >= BINS { NEVER_HELD } else { slot };
         self.arena.nodes.set_second_note(node, slot);
         node
+    }
+
+    /// Cuts several tiny blocks off a free one: the first is the answer, the others wait for the next requests.
+    /// No block of the size waits, as each of these lists has one size. 0 when the table is full.
+    fn cut_together(&mut self, node: u32, units: u32, bin: u32) -> u32 {
+        let (first, count) = self.arena.carve_run(node, units, TOGETHER, bin);
+        if count > 1 {
+            let nodes = &mut self.arena.nodes;
+            let mut waiting = nodes.next(first);
+            self.held[units as usize % HELD] = waiting;
+            for depth in (1..count).rev() {
+                let after = nodes.next(waiting);
+                nodes.set_first_note(waiting, depth);
+                nodes.set_after(waiting, if depth > 1 { after } else { 0 });
+                waiting = after;
+            }
+            self.waiting[0] |= 1 << units;
+            self.waiting_words |= 1;
+        }
+        first
     }
 
     #[inline(always)]
@@ -326,7 +363,8 @@ impl<S: PageSource> Allocator for Paged<S> {
         let nodes = &mut self.arena.nodes;
         let top = self.held[slot as usize % HELD];
         let depth = nodes.first_note(top) + 1;
-        if depth > self.options.held {
+        let most = if slot < TINY { self.options.held.saturating_mul(TINY_HELD) } else { self.options.held };
+        if depth > most {
             return self.release(node, bytes);
         }
         nodes.set_first_note(node, depth);
@@ -373,8 +411,8 @@ impl<S: PageSource> Allocator for Paged<S> {
     }
 
     fn trim(&mut self, keep: Bytes) -> Bytes {
-        self.merge_held(SMALL, u32::MAX);
-        self.merge_held(LARGE, u32::MAX);
+        self.merge_held(SMALL, 0, u32::MAX);
+        self.merge_held(LARGE, 0, u32::MAX);
         let keep = keep.get().div_ceil(PAGE).min(u64::from(u32::MAX)) as u32;
         let wanted = self.mapped.saturating_sub(keep);
         let taken = self.harvest(LARGE, wanted);

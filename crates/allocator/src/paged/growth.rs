@@ -1,8 +1,7 @@
 //! What happens when no free block fits: merge what waits, move pages, or map more.
 
 use super::{
-    HELD, HOLE, LARGE, NEVER_HELD, PAGE, PAGE_BIN, PAGE_UNITS, PageSource, Paged, SMALL, SMALL_UNITS, UNIT, WAITING,
-    slot_of,
+    HELD, HOLE, LARGE, PAGE, PAGE_BIN, PAGE_UNITS, PageSource, Paged, SMALL, SMALL_UNITS, TINY, UNIT, WAITING, slot_of,
 };
 use crate::allocator::Allocator;
 use crate::arena::bin_of;
@@ -13,7 +12,7 @@ use npumem_ir::Bytes;
 /// How many holes a miss looks at.
 const CANDIDATES: u32 = 64;
 /// How many blocks that wait a call merges before it rather asks the device: what bounds its work.
-const MERGED_AT_ONCE: u32 = 512;
+const MERGED_AT_ONCE: u32 = 32;
 
 impl<S: PageSource> Paged<S> {
     /// Makes a free block of at least `units` and says in which bin it is, as the newest.
@@ -35,18 +34,26 @@ impl<S: PageSource> Paged<S> {
         if !self.arena.nodes.has_room(4) {
             return self.full();
         }
-        if tight && (self.merge_held(SMALL, MERGED_AT_ONCE) | self.merge_held(LARGE, MERGED_AT_ONCE)) {
+        // What was free when a search through all of it found no page is still no page, unless more was freed since.
+        let hopeful = tight && self.free_bytes() >= self.fruitless;
+        if hopeful && (self.merge_held(SMALL, TINY, MERGED_AT_ONCE) | self.merge_held(LARGE, 0, MERGED_AT_ONCE)) {
             let bin = self.arena.find_bin(units, slot_of(units));
             if bin != 0 {
                 return bin;
             }
         }
-        if tight {
+        if hopeful {
             // The device is asked now, so the rest may merge too: holes need fewer pages then.
-            self.merge_held(SMALL, u32::MAX);
-            self.merge_held(LARGE, u32::MAX);
+            self.merge_held(SMALL, TINY, u32::MAX);
+            self.merge_held(LARGE, 0, u32::MAX);
         }
-        match self.extend(units, set, soft, tight) {
+        let extended = match self.extend(units, set, soft, tight, hopeful) {
+            Err(None) if self.merge_held(SMALL, 0, u32::MAX) | self.merge_held(LARGE, 0, u32::MAX) => {
+                self.extend(units, set, soft, true, true)
+            }
+            extended => extended,
+        };
+        match extended {
             Ok(bin) => bin,
             Err(reason) => self.last_resort(units, bytes, reason),
         }
@@ -62,10 +69,15 @@ impl<S: PageSource> Paged<S> {
         self.limit.min(soft.min(u64::from(u32::MAX)) as u32)
     }
 
+    /// Bytes that are mapped and that nobody asked for.
+    fn free_bytes(&self) -> u64 {
+        u64::from(self.mapped) * PAGE - self.live
+    }
+
     /// Before it fails: everything that is held is merged, and a small block may come from any large one.
     fn last_resort(&mut self, units: u32, bytes: u64, reason: Option<String>) -> u32 {
-        self.merge_held(SMALL, u32::MAX);
-        self.merge_held(LARGE, u32::MAX);
+        self.merge_held(SMALL, 0, u32::MAX);
+        self.merge_held(LARGE, 0, u32::MAX);
         for set in [slot_of(units) / BINS, LARGE] {
             let bin = self.arena.find_bin(units, bin_of(units) + set * BINS);
             if bin != 0 {
@@ -85,7 +97,7 @@ impl<S: PageSource> Paged<S> {
 
     /// Maps pages at the front of a hole so that they, with the free block before it, hold `units`.
     /// `Err(None)` when the limit or the addresses do not allow it.
-    fn extend(&mut self, units: u32, set: u32, soft: u32, tight: bool) -> Result<u32, Option<String>> {
+    fn extend(&mut self, units: u32, set: u32, soft: u32, tight: bool, hopeful: bool) -> Result<u32, Option<String>> {
         let pages = units.div_ceil(PAGE_UNITS);
         let mut hole = if tight { self.best_hole(units, set) } else { self.first_hole(pages) };
         if hole == 0 {
@@ -97,7 +109,16 @@ impl<S: PageSource> Paged<S> {
         let wanted = (units - lent).div_ceil(PAGE_UNITS);
         if self.mapped + wanted > soft {
             let short = (self.mapped + wanted - soft).min(wanted);
-            hole = self.harvest_beside(hole, if joined { before } else { 0 }, short);
+            let mapped = self.mapped;
+            hole = self.harvest_beside(hole, if joined { before } else { 0 }, short, hopeful);
+            if hopeful {
+                let all = mapped - self.mapped == short;
+                self.fruitless = if all {
+                    0
+                } else {
+                    self.free_bytes() + u64::from(wanted * PAGE_UNITS) * UNIT - u64::from(units) * UNIT
+                };
+            }
         }
         if self.mapped + wanted > self.limit {
             return Err(None);
@@ -114,7 +135,7 @@ impl<S: PageSource> Paged<S> {
     }
 
     /// Harvests `wanted` pages, but not of the hole's neighbour `lender`, and says which block the hole is now: it may have grown.
-    fn harvest_beside(&mut self, hole: u32, lender: u32, wanted: u32) -> u32 {
+    fn harvest_beside(&mut self, hole: u32, lender: u32, wanted: u32, hopeful: bool) -> u32 {
         // Out of their bins, and marked so that nothing merges with them.
         self.arena.unlink(hole);
         self.arena.nodes.set_state(hole, USED | HOLE);
@@ -124,7 +145,7 @@ impl<S: PageSource> Paged<S> {
             self.arena.nodes.set_state(lender, USED | set);
         }
         let mut taken = self.harvest(LARGE, wanted);
-        if taken < wanted && (self.merge_held(SMALL, u32::MAX) | self.merge_held(LARGE, u32::MAX)) {
+        if taken < wanted && hopeful && (self.merge_held(SMALL, TINY, u32::MAX) | self.merge_held(LARGE, 0, u32::MAX)) {
             taken += self.harvest(LARGE, wanted - taken);
         }
         if taken < wanted {
@@ -232,8 +253,8 @@ impl<S: PageSource> Paged<S> {
         pages
     }
 
-    /// Merges blocks that are held for sizes of the set, at most `budget`, and says whether there was one.
-    pub(super) fn merge_held(&mut self, set: u32, budget: u32) -> bool {
+    /// Merges blocks that are held for sizes of the set, from list `from` of the set on, at most `budget`, and says whether there was one.
+    pub(super) fn merge_held(&mut self, set: u32, from: u32, budget: u32) -> bool {
         const WORDS: u32 = BINS / 64;
         let of_set = ((1 << WORDS) - 1) << (set * WORDS);
         let mut words = self.waiting_words & of_set;
@@ -241,7 +262,9 @@ impl<S: PageSource> Paged<S> {
         while words != 0 && left > 0 {
             let word = words.trailing_zeros();
             words &= words - 1;
-            let mut bits = std::mem::take(&mut self.waiting[word as usize % WAITING]);
+            let all = self.waiting[word as usize % WAITING];
+            let mut bits = if word.is_multiple_of(WORDS) { all & (!0 << from) } else { all };
+            let kept = all & !bits;
             while bits != 0 && left > 0 {
                 let slot = (word * 64 + bits.trailing_zeros()) as usize;
                 let mut node = self.held[slot % HELD];
@@ -257,8 +280,8 @@ impl<S: PageSource> Paged<S> {
                     bits &= bits - 1;
                 }
             }
-            self.waiting[word as usize % WAITING] = bits;
-            if bits == 0 {
+            self.waiting[word as usize % WAITING] = bits | kept;
+            if bits | kept == 0 {
                 self.waiting_words &= !(1 << word);
             }
         }
@@ -304,7 +327,7 @@ impl<S: PageSource> Paged<S> {
             let rest = self.arena.split(node, units);
             self.arena.release(rest, set);
         }
-        self.arena.nodes.set_second_note(node, if set == slot_of(units) / BINS { slot_of(units) } else { NEVER_HELD });
+        self.arena.nodes.set_second_note(node, slot_of(units));
         Ok(self.hand_out(node, units, bytes))
     }
 
@@ -328,7 +351,7 @@ impl<S: PageSource> Paged<S> {
                 live += size * UNIT - u64::from(nodes.first_note(node));
                 blocks += 1;
                 let slot = nodes.second_note(node);
-                if slot != slot_of(nodes.size(node)) && slot != NEVER_HELD {
+                if slot != slot_of(nodes.size(node)) {
                     return Err(format!("live block {node} would be held in list {slot}"));
                 }
             } else {
@@ -342,7 +365,7 @@ impl<S: PageSource> Paged<S> {
         if mapped != u64::from(self.mapped) * u64::from(PAGE_UNITS) {
             return Err(format!("{mapped} units mapped, the books say {} pages", self.mapped));
         }
-        for slot in 0..HELD - 1 {
+        for slot in 0..HELD {
             let mut node = self.held[slot];
             while node != 0 {
                 if nodes.state(node) & !SET != USED || nodes.generation(node) & 1 == 1 || waiting == 0 {

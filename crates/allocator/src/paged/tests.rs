@@ -138,8 +138,8 @@ fn worst_call(blocks: usize, slack: u32) -> u64 {
 
 #[test]
 fn the_work_of_a_call_that_does_not_ask_the_device_has_a_bound_whatever_an_adversary_does() {
-    // 2 x 512 waiting blocks merged, at most 28 accesses each, 64 holes looked at, and the path itself.
-    const BOUND: u64 = 1024 * 28 + 64 * 8 + 200;
+    // 2 x 32 waiting blocks merged, at most 28 accesses each, 64 holes looked at, and the path itself.
+    const BOUND: u64 = 64 * 28 + 64 * 8 + 200;
     let worst: Vec<u64> = [(2_000, 3), (2_000, 0), (4_000, 3), (8_000, 0)]
         .iter()
         .map(|(blocks, slack)| worst_call(*blocks, *slack))
