@@ -24,6 +24,8 @@ use std::num::NonZeroU32;
 const PLANNED: u32 = 1 << 31;
 /// How many planned calls ahead a request is looked for.
 const WINDOW: usize = 16;
+/// No position in the plan.
+const NOWHERE: usize = usize::MAX;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
@@ -63,6 +65,8 @@ pub struct Hybrid<P> {
     slots: Vec<Slot>,
     /// The next expected call.
     cursor: usize,
+    /// Where the cursor stood before it last jumped ahead: what made it jump may have been a request too many.
+    left: usize,
     /// Every planned block is where and when the plan has it, so no two can meet.
     exact: bool,
     /// A request that is smaller than planned is served too.
@@ -86,6 +90,7 @@ impl<P: Allocator> Hybrid<P> {
             slots: vec![Slot::default(); script.blocks.len()],
             script,
             cursor: 0,
+            left: NOWHERE,
             exact: true,
             smaller: false,
             planned_live: 0,
@@ -117,6 +122,7 @@ impl<P: Allocator> Hybrid<P> {
     /// Says that the planned sequence begins again.
     pub fn begin_iteration(&mut self) {
         self.cursor = 0;
+        self.left = NOWHERE;
         self.exact = self.planned_live == 0;
         self.counts.iterations += 1;
     }
@@ -148,8 +154,18 @@ impl<P: Allocator> Hybrid<P> {
         self.look_ahead(bytes)
     }
 
+    /// The planned block that a request is which is not the next one.
+    ///
+    /// ```text
+    ///   plan       1000   500   1000   700          a request for 1000 too many comes after the first
+    ///   requests   1000  (1000)  500  1000  700     it takes the third place; the request for 500 shows that
+    ///                                               nothing was left out, and the plan goes on where it was
+    /// ```
     #[cold]
     fn look_ahead(&mut self, bytes: u64) -> Option<u32> {
+        if let Some(block) = self.look_back(bytes) {
+            return Some(block);
+        }
         let end = self.script.steps.len().min(self.cursor.saturating_add(WINDOW));
         let mut skipped = 0;
         for index in self.cursor..end {
@@ -164,6 +180,7 @@ impl<P: Allocator> Hybrid<P> {
                         }
                     }
                     self.counts.skipped += skipped;
+                    self.left = if skipped > 0 { self.cursor } else { NOWHERE };
                     self.cursor = index + 1;
                     return Some(block);
                 }
@@ -172,6 +189,29 @@ impl<P: Allocator> Hybrid<P> {
             }
         }
         None
+    }
+
+    /// The planned call that the last jump left, if a request is that one after all: then the plan goes on from there.
+    fn look_back(&mut self, bytes: u64) -> Option<u32> {
+        let left = std::mem::replace(&mut self.left, NOWHERE);
+        if left == NOWHERE || self.cursor - left > WINDOW {
+            return None;
+        }
+        let (index, block) = (left..self.cursor).find_map(|index| match self.script.steps[index] {
+            Step::Allocate(block) => Some((index, block)),
+            Step::Free(_) => None,
+        })?;
+        if !self.serves(self.script.blocks[block as usize].bytes.get(), bytes) {
+            return None;
+        }
+        let again =
+            self.script.steps[index..self.cursor].iter().filter(|step| matches!(step, Step::Allocate(_))).count();
+        // The last of them was served; the others counted as skipped.
+        self.counts.skipped = self.counts.skipped.saturating_sub(again as u64 - 1);
+        self.cursor = index + 1;
+        // What was served ahead of its time may lie in the place of what comes before it.
+        self.exact = false;
+        Some(block)
     }
 
     /// Whether nothing live shares bytes with a planned block.

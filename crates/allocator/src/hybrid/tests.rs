@@ -149,3 +149,77 @@ fn a_plan_for_the_longest_serves_shorter_iterations_when_told_to() {
     assert_eq!(hybrid.allocate(Request::new(1001)).unwrap().offset, Offset(2 * MIB));
     hybrid.verify().unwrap();
 }
+
+#[test]
+fn a_request_too_many_costs_its_own_place_and_no_other() {
+    use Step::{Allocate, Free};
+    let steps = vec![Allocate(0), Allocate(1), Allocate(2), Allocate(3), Free(0), Free(1), Free(2), Free(3)];
+    let planned = script(&[(0, 1000), (1000, 500), (2000, 1000), (3000, 700)], steps);
+    let mut hybrid = Hybrid::new(planned, Tlsf::new(Bytes(512), Bytes(4 * MIB)));
+    for _ in 0..2 {
+        hybrid.begin_iteration();
+        let handles: Vec<_> =
+            [1000, 1000, 500, 1000, 700].iter().map(|bytes| hybrid.allocate(Request::new(*bytes)).unwrap()).collect();
+        let offsets: Vec<u64> = handles.iter().map(|block| block.offset.get()).collect();
+        assert_eq!(offsets, [0, 2000, 1000, 2 * MIB, 3000]);
+        hybrid.verify().unwrap();
+        for block in handles {
+            hybrid.free(block.handle).unwrap();
+        }
+    }
+    assert_eq!(hybrid.counts(), HybridCounts { hits: 8, late: 2, iterations: 2, ..HybridCounts::default() });
+    // A request too many that is freed before its place is due leaves no trace.
+    hybrid.begin_iteration();
+    for (bytes, offset) in [(1000, 0), (1000, 2000)] {
+        assert_eq!(hybrid.allocate(Request::new(bytes)).unwrap().offset, Offset(offset));
+    }
+    let extra = hybrid.planned_block(2);
+    hybrid.free(extra.handle).unwrap();
+    for (bytes, offset) in [(500, 1000), (1000, 2000), (700, 3000)] {
+        assert_eq!(hybrid.allocate(Request::new(bytes)).unwrap().offset, Offset(offset));
+    }
+    hybrid.verify().unwrap();
+}
+
+/// Plans of few sizes, into which requests too many are put at random: what each of them costs.
+#[test]
+fn requests_too_many_cost_the_plan_little_and_never_a_byte() {
+    use Step::{Allocate, Free};
+    let (mut planned_calls, mut lost, mut extras) = (0_u64, 0_u64, 0_u64);
+    for seed in 0..60_u64 {
+        let mut state = seed + 1;
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        // Every block lives through the next seven; places are used again and again.
+        let sizes: Vec<u64> = (0..400).map(|_| 512 * (1 + next(6))).collect();
+        let blocks: Vec<(u64, u64)> = (0..400).map(|index| ((index % 8) * 4096, sizes[index as usize])).collect();
+        let steps: Vec<Step> = (0..400_u32)
+            .flat_map(|index| [(index >= 8).then(|| Free(index - 8)), Some(Allocate(index))].into_iter().flatten())
+            .collect();
+        let mut hybrid = Hybrid::new(script(&blocks, steps), Tlsf::new(Bytes(512), Bytes(4 * MIB)));
+        hybrid.begin_iteration();
+        let mut live = std::collections::VecDeque::new();
+        let mut odd = Vec::new();
+        for (index, bytes) in sizes.iter().enumerate() {
+            if index >= 8 {
+                hybrid.free(live.pop_front().unwrap()).unwrap();
+            }
+            if next(40) == 0 {
+                odd.push(hybrid.allocate(Request::new(512 * (1 + next(6)))).unwrap());
+                extras += 1;
+            }
+            let block = hybrid.allocate(Request::new(*bytes)).unwrap();
+            lost += u64::from(block.offset.get() >= 2 * MIB);
+            planned_calls += 1;
+            live.push_back(block.handle);
+            if odd.len() > 3 {
+                hybrid.free(odd.remove(0).handle).unwrap();
+            }
+            hybrid.verify().unwrap();
+        }
+    }
+    assert!(extras > 400 && planned_calls == 24_000, "{extras} {planned_calls}");
+    assert!(lost <= 3 * extras, "{lost} planned calls went to the pool for {extras} requests too many");
+}
