@@ -16,6 +16,7 @@ use npumem_ir::{BufferId, Bytes, Device, Offset, Plan, Problem, Step as Time};
 use npumem_planner::liveness::{self, LivenessError};
 use npumem_planner::placement::PlacementOptions;
 use npumem_report::plan_report::{Extras, Infeasible, Note, StepName};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use thiserror::Error;
@@ -180,11 +181,11 @@ pub fn target_name(target: &str) -> String {
 }
 
 /// The program as the device runs it: scratch that another architecture's library takes is left out.
-fn on_device(program: &Program, device: &Device) -> Program {
-    let mut program = program.clone();
+fn on_device<'p>(program: &'p Program, device: &Device) -> Cow<'p, Program> {
     if device.name.starts_with("ascend-910b") || !program.buffers.iter().any(|buffer| buffer.fixed) {
-        return program;
+        return Cow::Borrowed(program);
     }
+    let mut program = program.clone();
     let fixed: Vec<bool> = program.buffers.iter().map(|buffer| buffer.fixed).collect();
     for step in &mut program.steps {
         if let Step::Run(operation) = step {
@@ -194,7 +195,7 @@ fn on_device(program: &Program, device: &Device) -> Program {
     for buffer in program.buffers.iter_mut().filter(|buffer| buffer.fixed) {
         (buffer.fixed, buffer.role, buffer.address) = (false, Role::External, None);
     }
-    program
+    Cow::Owned(program)
 }
 
 /// One kernel, planned.
@@ -246,7 +247,7 @@ pub fn plan(
     cancel: Option<&AtomicBool>,
 ) -> Result<KernelPlan, KernelError> {
     // A plan that is in the text is left aside, save queues that both cores agreed on.
-    let mut unplanned = on_device(program, device);
+    let mut unplanned = on_device(program, device).into_owned();
     for buffer in unplanned.buffers.iter_mut().filter(|buffer| buffer.role != Role::Queue && !buffer.fixed) {
         buffer.address = None;
     }
@@ -491,6 +492,21 @@ fn place_untouched(program: &Program, addresses: &mut BTreeMap<BufferId, Offset>
 pub fn check(program: &Program, device: &Device, plan_is_separate: bool) -> Result<ProgramVerdict, KernelError> {
     let options = CheckOptions { plan_is_separate, ..CheckOptions::default() };
     Ok(check_program(&on_device(program, device), Some(device), &options)?)
+}
+
+/// Whether a kernel makes sense only on a device of the later family: it moves from the accumulator to the vector
+/// core's memory, for which this one has no link, and all its other moves have one.
+#[must_use]
+pub fn moves_past_links(program: &Program, device: &Device) -> Option<bool> {
+    let mut later = false;
+    for finding in npumem_check::program::check_places(&on_device(program, device), device) {
+        match &finding.kind {
+            CheckKind::NoLink { from, to, .. } if from == "l0c" && to == "ub" => later = true,
+            CheckKind::NoLink { .. } => return None,
+            _ => {}
+        }
+    }
+    Some(later)
 }
 
 /// The worse of two verdicts, as exit codes count: unsound, then undecided, then sound.

@@ -1,6 +1,6 @@
 //! What a program's text alone says, before it is run: where conditions are tested again, when buffers are done.
 
-use npumem_ir::program::{Affine, Program, Root, ScalarKind, Step, Structure};
+use npumem_ir::program::{Affine, Program, Root, ScalarKind, Step, Structure, Values};
 use npumem_ir::{BufferId, ScalarId, StepId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,6 +75,26 @@ impl Tests {
         });
         Tests { last }
     }
+
+    /// Scalars that may hold a value of their own, and so tell two moments apart: counters, variables, and what a
+    /// branch may assume. What is computed follows from them.
+    pub(super) fn stored(&self, program: &Program, relevant: &[bool]) -> Vec<ScalarId> {
+        let holds = |id: &ScalarId| {
+            matches!(program.scalar(*id).kind, ScalarKind::Counter | ScalarKind::Variable) || self.last.contains_key(id)
+        };
+        (0..program.scalars.len()).filter(|index| relevant[*index]).map(ScalarId::new).filter(holds).collect()
+    }
+
+    /// Drops what was assumed of scalars that nobody tests after this step.
+    pub(super) fn forget(&self, assumed: &mut BTreeSet<ScalarId>, values: &mut Values, at: usize) {
+        assumed.retain(|scalar| {
+            let again = self.last.get(scalar).is_some_and(|(last, _)| *last > at);
+            if !again {
+                values.set(*scalar, None);
+            }
+            again
+        });
+    }
 }
 
 /// Whether a scalar follows only from arguments and is a truth.
@@ -103,42 +123,81 @@ fn is_outside(program: &Program, scalar: ScalarId) -> bool {
 /// For each buffer the last step that may touch it; for each step the buffers that are done after it.
 pub(super) fn last_touch(program: &Program, structure: &Structure) -> BTreeMap<usize, Vec<BufferId>> {
     let mut last: Vec<Option<usize>> = vec![None; program.buffers.len()];
-    let mut through_handles: BTreeSet<BufferId> = BTreeSet::new();
-    for step in &program.steps {
-        if let Step::Assign(assign) = step {
-            for (_, root, _) in &assign.handles {
-                if let Root::Buffer(id) = root {
-                    through_handles.insert(program.owner(*id).0);
-                }
-            }
-        }
-    }
+    let mut of_handle: Vec<Option<usize>> = vec![None; program.handles.len()];
+    let later = |place: &mut Option<usize>, end: usize| *place = Some(place.map_or(end, |before| before.max(end)));
     for (at, step) in program.steps.iter().enumerate() {
         let Step::Run(operation) = step else { continue };
-        // In a loop it may be touched again until the outermost loop ends.
-        let mut end = at;
-        let mut parent = structure.parent(StepId::new(at));
-        while let Some(opener) = parent {
-            if !matches!(program.steps[opener.index()], Step::If(_)) {
-                end = structure.partner(opener).index();
-            }
-            parent = structure.parent(opener);
-        }
+        let end = outermost_end(program, structure, at);
         for access in operation.reads.iter().chain(&operation.writes) {
-            if let Root::Buffer(id) = access.root {
-                let place = &mut last[program.owner(id).0.index()];
-                *place = Some(place.map_or(end, |before| before.max(end)));
+            match access.root {
+                Root::Buffer(id) => later(&mut last[program.owner(id).0.index()], end),
+                Root::Handle(id) => later(&mut of_handle[id.index()], end),
             }
         }
     }
+    let lost = through_handles(program, &mut of_handle, &mut last);
     let mut out: BTreeMap<usize, Vec<BufferId>> = BTreeMap::new();
-    for (index, at) in last.iter().enumerate() {
-        let id = BufferId::new(index);
-        if let Some(at) = at
-            && !through_handles.contains(&id)
-        {
-            out.entry(*at).or_default().push(id);
+    for (index, at) in last.iter().enumerate().filter(|(index, _)| !lost.contains(&BufferId::new(*index))) {
+        if let Some(at) = at {
+            out.entry(*at).or_default().push(BufferId::new(index));
         }
     }
     out
+}
+
+/// Where the outermost loop around a step ends: until then it may come again.
+fn outermost_end(program: &Program, structure: &Structure, at: usize) -> usize {
+    let mut end = at;
+    let mut parent = structure.parent(StepId::new(at));
+    while let Some(opener) = parent {
+        if !matches!(program.steps[opener.index()], Step::If(_)) {
+            end = structure.partner(opener).index();
+        }
+        parent = structure.parent(opener);
+    }
+    end
+}
+
+/// Rounds in which last touches are handed from handle to handle; longer circles are given up.
+const MAX_ROUNDS: usize = 8;
+
+/// A buffer is touched for as long as a handle that may name it is; the buffers for which that was not found out.
+fn through_handles(
+    program: &Program,
+    of_handle: &mut [Option<usize>],
+    last: &mut [Option<usize>],
+) -> BTreeSet<BufferId> {
+    let mut named: Vec<(Root, usize)> = Vec::new();
+    for step in &program.steps {
+        if let Step::Assign(assign) = step {
+            named.extend(assign.handles.iter().map(|(target, root, _)| (*root, target.index())));
+        }
+    }
+    let mut settled = false;
+    for _ in 0..MAX_ROUNDS {
+        settled = true;
+        // What is named last hands on first: a chain takes one round.
+        for (root, target) in named.iter().rev() {
+            if let Root::Handle(from) = root
+                && of_handle[*target] > of_handle[from.index()]
+            {
+                of_handle[from.index()] = of_handle[*target];
+                settled = false;
+            }
+        }
+        if settled {
+            break;
+        }
+    }
+    let mut lost = BTreeSet::new();
+    for (root, target) in named {
+        if let Root::Buffer(id) = root {
+            let owner = program.owner(id).0;
+            last[owner.index()] = last[owner.index()].max(of_handle[target]);
+            if !settled {
+                lost.insert(owner);
+            }
+        }
+    }
+    lost
 }

@@ -53,6 +53,14 @@ impl Default for Options {
     }
 }
 
+/// The rules of single places alone (capacity, reserved bytes, alignment, what engines reach): no statement is run.
+#[must_use]
+pub fn check_places(program: &Program, device: &Device) -> Vec<Finding> {
+    let mut findings = finding::Findings::default();
+    places::check(program, Some(device), &mut findings);
+    findings.into_verdict(program, &Options::default()).findings
+}
+
 /// Checks a program that carries its addresses, on a device when one is given.
 ///
 /// # Errors

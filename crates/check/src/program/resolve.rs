@@ -2,11 +2,12 @@
 
 use super::memory::{SlabId, Slabs};
 use super::turns::on_chip;
-use npumem_ir::program::{Access, Assign, Program, Role, Root, Values};
+use npumem_ir::program::{Access, Assign, Program, Role, Root, ScalarKind, Values};
 use npumem_ir::{BufferId, ScalarId};
+use std::rc::Rc;
 
-/// Buffer and first byte that each handle names.
-pub(super) type Handles = Vec<Option<(BufferId, Option<i64>)>>;
+/// Buffer and first byte that each handle names; shared until it changes.
+pub(super) type Handles = Rc<Vec<Option<(BufferId, Option<i64>)>>>;
 
 /// Runs of one access that are looked at one by one; more are taken as the whole span.
 const MAX_RUNS: u64 = 4096;
@@ -69,6 +70,51 @@ pub(super) fn resolve(
         vec![(0, bytes)]
     });
     Some(Resolved { buffer, slot, slab, runs, certain })
+}
+
+/// Bytes of the caller's memory: whose, what of the first byte nobody knows, and the runs from there on. `None` where
+/// they cannot be told exactly.
+pub(super) type Global = (BufferId, Vec<(ScalarId, i64)>, Vec<(u64, u64)>);
+
+/// The access at this moment, when it is to memory of the caller and all of its bytes are known up to values that are
+/// the same for the whole run.
+pub(super) fn global(program: &Program, values: &Values, handles: &Handles, access: &Access) -> Option<Global> {
+    let (buffer, base) = match access.root {
+        Root::Buffer(id) => (id, 0),
+        Root::Handle(id) => match handles[id.index()] {
+            Some((buffer, Some(start))) => (buffer, start),
+            _ => return None,
+        },
+    };
+    let info = program.buffer(buffer);
+    if info.role != Role::External || info.alias.is_some() || !access.certain || access.extents.is_empty() {
+        return None;
+    }
+    let mut start = access.start.constant.checked_add(base)?;
+    let mut open = Vec::new();
+    for (scalar, factor) in &access.start.terms {
+        match values.scalar(program, *scalar) {
+            Some(value) => start = start.checked_add(value.checked_mul(*factor)?)?,
+            None if matches!(program.scalar(*scalar).kind, ScalarKind::Argument(_) | ScalarKind::Grid(_)) => {
+                open.push((*scalar, *factor));
+            }
+            None => return None,
+        }
+    }
+    let mut pieces = 1_u64;
+    for extent in &access.extents {
+        pieces = pieces.checked_mul(u64::try_from(values.affine(program, &extent.count)?).ok()?)?;
+        if extent.stride < 0 {
+            return None;
+        }
+    }
+    if pieces == 0 || start < 0 {
+        return None;
+    }
+    let found = runs(program, values, access, start)?;
+    // A span in place of its pieces would touch what the access does not.
+    let bytes: u64 = found.iter().map(|(start, end)| end - start).sum();
+    (bytes <= pieces.checked_mul((access.element.bits() / 8).max(1))?).then_some((buffer, open, found))
 }
 
 /// The runs of bytes of a strided box.
@@ -150,7 +196,10 @@ pub(super) fn assign(
     for (target, value) in scalars {
         values.set(target, value);
     }
-    for (target, value) in named {
-        handles[target.index()] = value;
+    if !named.is_empty() {
+        let handles = Rc::make_mut(handles);
+        for (target, value) in named {
+            handles[target.index()] = value;
+        }
     }
 }

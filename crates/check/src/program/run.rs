@@ -21,15 +21,15 @@ const MAX_OPEN_TURNS: usize = 64;
 const MAX_WHILE_TURNS: usize = 512;
 
 pub(super) fn check(program: &Program, structure: &Structure, options: &Options, findings: &mut Findings) {
-    let relevant = relevant(program, false);
+    let (relevant, tests) = (relevant(program, false), Tests::new(program));
     let mut runner = Runner {
         program,
         structure,
         slabs: Slabs::new(program),
         turns: BTreeMap::new(),
-        relevant_list: (0..program.scalars.len()).filter(|s| relevant[*s]).map(ScalarId::new).collect(),
+        relevant_list: tests.stored(program, &relevant),
         relevant,
-        tests: Tests::new(program),
+        tests,
         last_touch: last_touch(program, structure),
         dirt: BTreeMap::new(),
         used_slots: BTreeMap::new(),
@@ -45,7 +45,8 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
     }
     let start = Path {
         values: Values::new(program),
-        handles: vec![None; program.handles.len()],
+        handles: Rc::new(vec![None; program.handles.len()]),
+        assumed: BTreeSet::new(),
         memory: Memory::default(),
         context: None,
         guessed: false,
@@ -59,6 +60,8 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
 struct Path {
     values: Values,
     handles: Handles,
+    /// Truths that a branch assumed and a later one tests again.
+    assumed: BTreeSet<ScalarId>,
     memory: Memory,
     context: Context,
     /// Scalars that differed were made unknown: a fault found from here on may be of no real path.
@@ -147,8 +150,10 @@ impl Runner<'_> {
                 None => {
                     let (mut yes, mut no) = (path.clone(), path);
                     if let Some(scalar) = sticky {
-                        yes.values.set(scalar, Some(1));
-                        no.values.set(scalar, Some(0));
+                        for (side, truth) in [(&mut yes, 1), (&mut no, 0)] {
+                            side.values.set(scalar, Some(truth));
+                            side.assumed.insert(scalar);
+                        }
                     }
                     first.push(yes);
                     other.push(no);
@@ -179,12 +184,8 @@ impl Runner<'_> {
         }
         let mut out: Vec<Path> = Vec::new();
         for mut path in paths {
-            for (scalar, (last, _)) in &self.tests.last {
-                // Nobody tests it any more: what was assumed of it need not be told apart.
-                if *last <= at && !matches!(self.program.scalar(*scalar).kind, ScalarKind::Argument(Some(_))) {
-                    path.values.set(*scalar, None);
-                }
-            }
+            // Nobody tests it any more: what was assumed of it need not be told apart.
+            self.tests.forget(&mut path.assumed, &mut path.values, at);
             let same = out
                 .iter_mut()
                 .find(|other| other.handles == path.handles && other.values.agree(&path.values, &self.relevant_list));
@@ -208,7 +209,8 @@ impl Runner<'_> {
         let Some(mut all) = paths.next() else {
             return Path {
                 values: Values::new(self.program),
-                handles: Vec::new(),
+                handles: Rc::default(),
+                assumed: BTreeSet::new(),
                 memory: Memory::default(),
                 context: None,
                 guessed: true,
@@ -222,13 +224,14 @@ impl Runner<'_> {
                     all.values.set(scalar, None);
                 }
             }
-            for (mine, other) in all.handles.iter_mut().zip(&path.handles) {
+            for (mine, other) in Rc::make_mut(&mut all.handles).iter_mut().zip(path.handles.iter()) {
                 if mine != other {
                     // What goes through it from here on is not looked at.
                     *mine = None;
                     lost = true;
                 }
             }
+            all.assumed.extend(path.assumed);
             all.memory.join(&self.slabs, &path.memory);
         }
         if lost {

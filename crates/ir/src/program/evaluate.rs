@@ -2,6 +2,7 @@
 
 use super::{Affine, Compute, Op, Program, ScalarKind};
 use crate::ScalarId;
+use std::sync::Arc;
 
 /// Values of counters and variables at one moment; what is not set is unknown.
 ///
@@ -9,7 +10,8 @@ use crate::ScalarId;
 /// (a branch on it was taken), which holds for as long as the assumption stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Values {
-    set: Vec<Option<i64>>,
+    /// Shared until one of the moments changes: a moment is copied far more often than it is changed.
+    set: Arc<Vec<Option<i64>>>,
 }
 
 impl Values {
@@ -20,12 +22,14 @@ impl Values {
             ScalarKind::Argument(value) => value,
             _ => None,
         });
-        Values { set: set.collect() }
+        Values { set: Arc::new(set.collect()) }
     }
 
     /// Sets a scalar, or makes it unknown.
     pub fn set(&mut self, scalar: ScalarId, value: Option<i64>) {
-        if let Some(place) = self.set.get_mut(scalar.index()) {
+        if self.set.get(scalar.index()).is_some_and(|before| *before != value)
+            && let Some(place) = Arc::make_mut(&mut self.set).get_mut(scalar.index())
+        {
             *place = value;
         }
     }
@@ -60,7 +64,7 @@ impl Values {
     /// Whether two moments agree on these scalars.
     #[must_use]
     pub fn agree(&self, other: &Values, scalars: &[ScalarId]) -> bool {
-        scalars.iter().all(|scalar| self.stored(*scalar) == other.stored(*scalar))
+        Arc::ptr_eq(&self.set, &other.set) || scalars.iter().all(|scalar| self.stored(*scalar) == other.stored(*scalar))
     }
 
     /// Post-order over what the value follows from, each computed once: chains and shared parts stay linear.

@@ -28,11 +28,11 @@ use super::Options;
 use super::ahead::Tests;
 use super::finding::{Context, Event, Findings, Kind, Place, Severity};
 use super::memory::Slabs;
-use super::resolve::{Handles, resolve};
+use super::resolve::{Handles, global, resolve};
 use super::turns::{Turns, relevant, turns};
 use cores::{Cores, mutual};
-use npumem_ir::program::{Affine, Operation, Program, Root, ScalarKind, Step, Structure, Sync, Values};
-use npumem_ir::{ScalarId, StepId};
+use npumem_ir::program::{Affine, Operation, Program, Role, Root, ScalarKind, Step, Structure, Sync, Values};
+use npumem_ir::{BufferId, ScalarId, StepId};
 use queues::{Engines, Queues, Shape, Touch, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -58,7 +58,7 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
     if !(states_order || cores_meet) {
         return;
     }
-    let relevant = relevant(program, true);
+    let (relevant, tests) = (relevant(program, true), Tests::new(program));
     let mut walk = Walk {
         program,
         structure,
@@ -67,21 +67,24 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
         index: BTreeMap::new(),
         cores,
         touches_count: states_order,
-        relevant_list: (0..program.scalars.len()).filter(|s| relevant[*s]).map(ScalarId::new).collect(),
+        relevant_list: tests.stored(program, &relevant),
         relevant,
         turns: BTreeMap::new(),
-        tests: Tests::new(program),
+        tests,
+        places: BTreeMap::new(),
         shared_sources: mutual(program),
         loops: 0,
         budget: options.budget.min(MAX_WORK),
         findings,
     };
     walk.name_engines();
+    walk.find_reach();
     // Flags alone are a piece of a kernel: who raises them may stand elsewhere.
     let fragment = !program.steps.iter().any(|step| matches!(step, Step::Run(_)));
     let start = Path {
         values: Values::new(program),
-        handles: vec![None; program.handles.len()],
+        handles: Rc::new(vec![None; program.handles.len()]),
+        assumed: BTreeSet::new(),
         queues: Queues::new(&walk.engines),
         context: None,
         guessed: fragment,
@@ -95,6 +98,8 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
 struct Path {
     values: Values,
     handles: Handles,
+    /// Truths that a branch assumed and a later one tests again.
+    assumed: BTreeSet<ScalarId>,
     queues: Queues,
     context: Context,
     /// It took a side, or a number of turns, that other sides may contradict.
@@ -124,6 +129,8 @@ struct Walk<'a> {
     tests: Tests,
     /// Steps whose condition or bound shares an unknown source with another's.
     shared_sources: BTreeSet<usize>,
+    /// Numbers of the caller's memory: whose, and what of the first byte is open.
+    places: BTreeMap<(BufferId, Vec<(ScalarId, i64)>), u32>,
     /// Loops around the current step.
     loops: usize,
     budget: u64,
@@ -169,6 +176,36 @@ impl Walk<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// Which engines touch what: a past touch counts until all of them have heard of it.
+    fn find_reach(&mut self) {
+        let mut of_buffer: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.program.buffers.len()];
+        let mut anywhere = BTreeSet::new();
+        for (at, step) in self.program.steps.iter().enumerate() {
+            let Step::Run(operation) = step else { continue };
+            let engine = self.engine(self.cores.at(at), &operation.engine);
+            for access in operation.reads.iter().chain(&operation.writes) {
+                match access.root {
+                    Root::Buffer(id) => of_buffer[self.program.owner(id).0.index()].insert(engine),
+                    Root::Handle(_) => anywhere.insert(engine),
+                };
+            }
+        }
+        let spaces = self.slabs.by_place.len();
+        let mut reach: Vec<BTreeSet<usize>> = vec![anywhere.clone(); spaces];
+        for slab in &self.slabs.slabs {
+            if let Some((space, _)) = slab.place {
+                reach[space as usize].extend(&of_buffer[slab.buffer.index()]);
+            }
+        }
+        let own = self.slabs.slabs.iter().map(|slab| &of_buffer[slab.buffer.index()] | &anywhere).collect::<Vec<_>>();
+        let list = |engines: BTreeSet<usize>| engines.into_iter().collect::<Vec<_>>().into();
+        self.engines.reach = reach.into_iter().chain(own).map(list).collect();
+        self.engines.first_global = self.engines.reach.len() as u32;
+        let callers = self.program.buffers().filter(|(_, buffer)| buffer.role == Role::External);
+        anywhere.extend(callers.flat_map(|(id, _)| of_buffer[id.index()].iter().copied()));
+        self.engines.global = anywhere.into_iter().collect();
     }
 
     /// Steps `from..to`, all of one region. Regions nest at most `MAX_DEPTH` deep, and so do these calls.
@@ -237,8 +274,10 @@ impl Walk<'_> {
                     let (mut yes, mut no) = (path.clone(), path);
                     match sticky {
                         Some(scalar) => {
-                            yes.values.set(scalar, Some(1));
-                            no.values.set(scalar, Some(0));
+                            for (side, truth) in [(&mut yes, 1), (&mut no, 0)] {
+                                side.values.set(scalar, Some(truth));
+                                side.assumed.insert(scalar);
+                            }
                         }
                         None => {
                             let guess = !self.is_free(id.index());
@@ -275,11 +314,8 @@ impl Walk<'_> {
         let mut out: Vec<Path> = Vec::new();
         let mut marks: Vec<(Mark, bool)> = Vec::new();
         for mut path in paths {
-            for (scalar, (last, _)) in &self.tests.last {
-                if *last <= at && !matches!(self.program.scalar(*scalar).kind, ScalarKind::Argument(Some(_))) {
-                    path.values.set(*scalar, None);
-                }
-            }
+            self.tests.forget(&mut path.assumed, &mut path.values, at);
+            path.queues.sweep(&self.engines);
             let mark = self.mark(&path);
             match marks.iter().position(|(known, _)| *known == mark) {
                 // One that surely happens says more than one that perhaps does.
@@ -305,7 +341,7 @@ impl Walk<'_> {
     fn mark(&self, path: &Path) -> Mark {
         let counts = |scalar: &&ScalarId| !matches!(self.program.scalar(**scalar).kind, ScalarKind::Counter);
         let values = self.relevant_list.iter().filter(counts).map(|scalar| path.values.stored(*scalar)).collect();
-        Mark { values, handles: path.handles.clone(), shape: path.queues.shape() }
+        Mark { values, handles: path.handles.clone(), shape: path.queues.shape(&self.engines) }
     }
 
     fn marks(&self, heads: &[Path]) -> Vec<Mark> {
@@ -351,6 +387,7 @@ impl Walk<'_> {
                 after = self.distinct(after, end);
             }
             if let Some(period) = period {
+                heads.iter_mut().for_each(|path| path.queues.sweep(&self.engines));
                 let size: usize = heads.iter().map(|path| path.queues.size()).sum();
                 self.budget = self.budget.saturating_sub(size as u64 / 4);
                 history.push((now, self.marks(&heads)));
@@ -365,8 +402,14 @@ impl Walk<'_> {
                         (None, None) => break,
                     };
                     let stride = i64::try_from(distance).unwrap_or(i64::MAX).saturating_mul(by);
-                    let jump = limit.saturating_sub(now) / stride.max(1);
+                    let mut jump = limit.saturating_sub(now) / stride.max(1);
+                    if heads.iter().any(|path| path.queues.has_global()) {
+                        // The last turns are run: what they touch of the caller's memory may be touched behind the loop.
+                        jump -= jump.min(1);
+                    }
                     if jump > 0 {
+                        let body = id.0..StepId::new(end).0;
+                        heads.iter_mut().for_each(|path| path.queues.passed_over(body.clone()));
                         now += jump * stride;
                         history.clear();
                         continue;
@@ -419,6 +462,7 @@ impl Walk<'_> {
         let mut turn = 0;
         while !heads.is_empty() {
             // Heads that were here before go on as they did.
+            heads.iter_mut().for_each(|path| path.queues.sweep(&self.engines));
             heads.retain(|path| {
                 let mark = self.mark(path);
                 let new = !seen.contains(&mark);
@@ -468,7 +512,7 @@ impl Walk<'_> {
 
     /// Gives work to an engine. False: nothing behind it is ever reached.
     fn give(&mut self, path: &mut Path, id: StepId, engine: usize, work: Work) -> bool {
-        self.budget = self.budget.saturating_sub(1 + path.queues.size() as u64 / 64);
+        self.budget = self.budget.saturating_sub(1);
         let event = Event { step: id, context: path.context.clone() };
         let on = path.queues.give(&self.engines, engine, work, (event, path.guessed), self.findings);
         if !on {
@@ -489,6 +533,8 @@ impl Walk<'_> {
     fn statement(&mut self, path: &mut Path, id: StepId, operation: &Operation) -> bool {
         let engine = self.engine(self.cores.at(id.index()), &operation.engine);
         let mut touches = Vec::new();
+        // Sums that the memory itself makes may come in any order.
+        let atomic = operation.attributes.keys().any(|key| key.contains("atomic"));
         if self.touches_count {
             for (list, write) in [(&operation.reads, false), (&operation.writes, true)] {
                 for access in list {
@@ -501,6 +547,13 @@ impl Walk<'_> {
                     let found = resolve(self.program, &self.slabs, &path.values, &path.handles, access);
                     if let Some(found) = found {
                         self.touch(&mut touches, found, write);
+                    } else if !atomic
+                        && let Some((buffer, open, runs)) = global(self.program, &path.values, &path.handles, access)
+                    {
+                        let first = self.engines.first_global;
+                        let number = first.saturating_add(self.places.len() as u32);
+                        let space = *self.places.entry((buffer, open)).or_insert(number);
+                        touches.push(Touch { space, runs: runs.into(), write, certain: true, buffer });
                     }
                 }
             }

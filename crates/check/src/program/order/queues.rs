@@ -20,7 +20,11 @@ pub(super) const MAX_WAITING: usize = 512;
 /// Raises of one event that nobody has taken yet; hardware counts to fewer.
 pub(super) const MAX_RAISED: usize = 256;
 
-/// Bytes that a statement touches, as addresses of a space (or of a buffer that has none).
+/// Latest touches of the caller's memory that are kept of each statement. There are as many places as turns: which of
+/// them an older turn touched is not asked.
+const KEPT_GLOBAL: usize = 2;
+
+/// Bytes that a statement touches, as addresses of a space (or of a buffer that has none, or of the caller's memory).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Touch {
     pub space: u32,
@@ -31,6 +35,13 @@ pub(super) struct Touch {
     pub buffer: BufferId,
 }
 
+impl Touch {
+    /// From the first byte to past the last.
+    fn hull(&self) -> (u64, u64) {
+        (self.runs.first().map_or(0, |run| run.0), self.runs.last().map_or(0, |run| run.1))
+    }
+}
+
 /// A past touch.
 #[derive(Clone, Debug)]
 struct Past {
@@ -38,6 +49,42 @@ struct Past {
     engine: usize,
     time: u64,
     event: Event,
+}
+
+/// A touch of the caller's memory: its key in its space, the engine and the time.
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    key: (u64, u64),
+    engine: usize,
+    time: u64,
+}
+
+/// Past touches of one space by first byte, and in the order in which they came.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    by_start: BTreeMap<(u64, u64), Past>,
+    /// Bytes from first to past the last of the longest: how far back one that reaches here may begin.
+    longest: u64,
+    next: u64,
+}
+
+impl Kept {
+    fn push(&mut self, past: Past) -> (u64, u64) {
+        let (start, end) = past.touch.hull();
+        let key = (start, self.next);
+        self.longest = self.longest.max(end - start);
+        self.by_start.insert(key, past);
+        self.next += 1;
+        key
+    }
+
+    /// Keys of touches whose hull shares bytes with this one.
+    fn near(&self, touch: &Touch) -> Vec<(u64, u64)> {
+        let (start, end) = touch.hull();
+        let from = start.saturating_sub(self.longest);
+        let found = self.by_start.range((from, 0)..(end, 0)).filter(|(_, past)| past.touch.hull().1 > start);
+        found.map(|(key, _)| *key).collect()
+    }
 }
 
 /// From, to, event.
@@ -84,7 +131,12 @@ pub(super) struct Queues {
     raised: BTreeMap<Flag, VecDeque<Row>>,
     tokens: BTreeMap<i64, Token>,
     posts: BTreeMap<(usize, i64), VecDeque<Row>>,
-    past: BTreeMap<u32, Vec<Past>>,
+    past: BTreeMap<u32, Kept>,
+    /// Latest touches of the caller's memory, by statement and space; they are in `past`, too.
+    global: BTreeMap<(u32, u32), VecDeque<Latest>>,
+    /// Past touches, at most; when they are so many it is looked which of them still count.
+    kept: usize,
+    sweep_at: usize,
     /// What the scalar unit of each core has waited for: all that it gives out comes after that. (Its own reads and
     /// writes are not in it: they may still be under way.)
     gates: Vec<Rc<Row>>,
@@ -106,12 +158,21 @@ pub(super) struct Engines {
     pub scalar: Vec<bool>,
     pub names: Vec<String>,
     pub cores: usize,
+    /// Engines that touch each space of a [`Touch`].
+    pub reach: Vec<Rc<[usize]>>,
+    /// Engines that touch the caller's memory.
+    pub global: Vec<usize>,
+    /// The spaces from this one on are the caller's memory.
+    pub first_global: u32,
 }
 
 /// Rows that flags carry, as ranks.
 type Ranks = Vec<Vec<usize>>;
 /// Engine, work, step and gate of an entry that waits.
 type Waiting = (usize, Work, u32, Vec<usize>);
+
+/// Step, space, engine and times of the latest touches of the caller's memory.
+type Touched = (u32, u32, usize, Vec<usize>);
 
 /// A state up to a shift in time: two of the same shape go on alike.
 #[derive(Debug, PartialEq, Eq)]
@@ -121,6 +182,7 @@ pub(super) struct Shape {
     tokens: Vec<(i64, u64, Vec<usize>)>,
     posts: Vec<((usize, i64), Ranks)>,
     past: Vec<(Touch, usize, usize, u32)>,
+    global: Vec<Touched>,
     waiting: Vec<Vec<Waiting>>,
     gates: Vec<Vec<usize>>,
 }
@@ -240,7 +302,7 @@ impl Queues {
             self.hear(engine, &Rc::clone(gate));
         }
         match &entry.work {
-            Work::Run(touches) => self.run(engine, touches, &entry, findings),
+            Work::Run(touches) => self.run(engines, touches, &entry, findings),
             Work::Raise(flag) => {
                 let row = self.rows[engine].clone();
                 let raised = self.raised.entry(*flag).or_default();
@@ -308,36 +370,79 @@ impl Queues {
         }
     }
 
-    fn run(&mut self, engine: usize, touches: &[Touch], entry: &Entry, findings: &mut Findings) {
+    fn run(&mut self, engines: &Engines, touches: &[Touch], entry: &Entry, findings: &mut Findings) {
+        let engine = entry.engine;
         self.rows[engine][engine] += 1;
         let time = self.rows[engine][engine];
-        let heard = &self.rows[engine];
         for touch in touches {
-            let past = self.past.entry(touch.space).or_default();
-            for earlier in past.iter().filter(|p| p.engine != engine && (p.touch.write || touch.write)) {
-                if heard[earlier.engine] >= earlier.time {
-                    continue;
+            let now = Past { touch: touch.clone(), engine, time, event: entry.event.clone() };
+            let kept = self.past.entry(touch.space).or_default();
+            let mut near = kept.near(touch);
+            near.sort_unstable_by_key(|key| key.1);
+            let (heard, is_global) = (&self.rows[engine], touch.space >= engines.first_global);
+            for key in near {
+                let Some(earlier) = kept.by_start.get(&key) else { continue };
+                // What the two kinds of core do to the caller's memory is not looked at.
+                let apart = is_global && engines.core[earlier.engine] != engines.core[engine];
+                if earlier.engine != engine && heard[earlier.engine] < earlier.time && !apart {
+                    race(earlier, &now, entry.guessed, findings);
                 }
-                let Some((start, end)) = shared(&earlier.touch.runs, &touch.runs) else { continue };
-                let kind = Kind::Race {
-                    first: earlier.event.at(),
-                    second: entry.event.at(),
-                    buffers: (earlier.touch.buffer, touch.buffer),
-                    bytes: ByteRange { start: Offset(start), end: Offset(end) },
+                // Whoever is ordered with this one is ordered with all that it replaces.
+                let replaced = if touch.certain {
+                    (touch.write || !earlier.touch.write && earlier.engine == engine)
+                        && covers(&touch.runs, &earlier.touch.runs)
+                } else {
+                    earlier.engine == engine && earlier.touch == *touch
                 };
-                let sure = earlier.touch.certain && touch.certain && !entry.guessed;
-                findings.push(if sure { Severity::Fault } else { Severity::Doubt }, kind);
+                if replaced && !apart {
+                    kept.by_start.remove(&key);
+                }
             }
-            // Whoever is ordered with this one is ordered with all that it replaces.
-            if touch.certain {
-                past.retain(|p| {
-                    !((touch.write || !p.touch.write && p.engine == engine) && covers(&touch.runs, &p.touch.runs))
-                });
-            } else {
-                past.retain(|p| !(p.engine == engine && p.touch == *touch));
+            let key = kept.push(now);
+            if is_global {
+                let list = self.global.entry((entry.event.step.0, touch.space)).or_default();
+                list.push_back(Latest { key, engine, time });
+                if list.len() > KEPT_GLOBAL
+                    && let Some(oldest) = list.pop_front()
+                {
+                    kept.by_start.remove(&oldest.key);
+                }
             }
-            past.push(Past { touch: touch.clone(), engine, time, event: entry.event.clone() });
+            self.kept += 1;
         }
+        if self.kept > self.sweep_at.max(MIN_SWEEP) {
+            self.sweep(engines);
+        }
+    }
+
+    /// Turns of a loop are passed over: where its statements touched the caller's memory in the last of them is not
+    /// known, when they did is.
+    pub fn passed_over(&mut self, steps: std::ops::Range<u32>) {
+        for ((_, space), list) in self.global.range((steps.start, 0)..(steps.end, 0)) {
+            if let Some(kept) = self.past.get_mut(space) {
+                list.iter().for_each(|latest| drop(kept.by_start.remove(&latest.key)));
+            }
+        }
+    }
+
+    /// Whether touches of the caller's memory are kept.
+    pub fn has_global(&self) -> bool {
+        !self.global.is_empty()
+    }
+
+    /// Drops what everybody has heard of: it is in no race any more.
+    pub fn sweep(&mut self, engines: &Engines) {
+        let rows = &self.rows;
+        for (space, kept) in &mut self.past {
+            kept.by_start.retain(|_, past| !all_heard(engines, rows, *space, past.engine, past.time));
+        }
+        self.past.retain(|_, kept| !kept.by_start.is_empty());
+        self.global.retain(|(_, space), list| {
+            list.retain(|latest| !all_heard(engines, rows, *space, latest.engine, latest.time));
+            !list.is_empty()
+        });
+        self.kept = self.past.values().map(|kept| kept.by_start.len()).sum();
+        self.sweep_at = 2 * self.kept;
     }
 
     /// At the end of the program: what still waits waits for ever.
@@ -366,11 +471,14 @@ impl Queues {
     }
 
     /// The state up to a shift in time: of what was heard only counts which of the kept touches it covers.
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self, engines: &Engines) -> Shape {
         let mut times: Vec<Vec<u64>> = vec![Vec::new(); self.rows.len()];
-        for past in self.past.values().flatten() {
-            times[past.engine].push(past.time);
-        }
+        let kept = || {
+            let own = self.past.range(..engines.first_global).map(|(_, kept)| kept);
+            own.flat_map(|kept| kept.by_start.values())
+        };
+        kept().for_each(|past| times[past.engine].push(past.time));
+        self.global.values().flatten().for_each(|latest| times[latest.engine].push(latest.time));
         for list in &mut times {
             list.sort_unstable();
             list.dedup();
@@ -378,13 +486,13 @@ impl Queues {
         let rank = |engine: usize, time: u64| times[engine].partition_point(|t| *t <= time);
         let ranks = |row: &Row| row.iter().enumerate().map(|(engine, time)| rank(engine, *time)).collect::<Vec<_>>();
         let queue = |rows: &VecDeque<Row>| rows.iter().map(ranks).collect::<Vec<_>>();
-        let mut past: Vec<(Touch, usize, usize, u32)> = self
-            .past
-            .values()
-            .flatten()
-            .map(|p| (p.touch.clone(), p.engine, rank(p.engine, p.time), p.event.step.0))
-            .collect();
+        let mut past: Vec<(Touch, usize, usize, u32)> =
+            kept().map(|p| (p.touch.clone(), p.engine, rank(p.engine, p.time), p.event.step.0)).collect();
         past.sort_unstable();
+        let global = self.global.iter().filter_map(|((step, space), list)| {
+            let engine = list.front()?.engine;
+            Some((*step, *space, engine, list.iter().map(|latest| rank(latest.engine, latest.time)).collect()))
+        });
         let entry = |entry: &Entry| {
             let work = match &entry.work {
                 // Counted from the releases that are done.
@@ -407,6 +515,7 @@ impl Queues {
                 .collect(),
             posts: self.posts.iter().filter(|(_, q)| !q.is_empty()).map(|(flag, q)| (*flag, queue(q))).collect(),
             past,
+            global: global.collect(),
             gates: self.gates.iter().map(|row| ranks(row)).collect(),
             waiting: self.blocked.iter().chain(&self.held).map(|list| list.iter().map(entry).collect()).collect(),
         }
@@ -415,8 +524,40 @@ impl Queues {
     /// Touches that are kept: what a comparison of shapes costs.
     pub fn size(&self) -> usize {
         let raised = self.raised.values().chain(self.posts.values()).map(VecDeque::len).sum::<usize>();
-        self.past.values().map(Vec::len).sum::<usize>() + self.waiting + raised + self.rows.len()
+        self.past.values().map(|kept| kept.by_start.len()).sum::<usize>()
+            + self.global.len()
+            + self.waiting
+            + raised
+            + self.rows.len()
     }
+}
+
+/// Touches that are kept before it is looked which of them still count.
+const MIN_SWEEP: usize = 256;
+
+/// Whether every engine that touches this space has heard of what another did at that time: nothing races with it.
+fn all_heard(engines: &Engines, rows: &[Row], space: u32, by: usize, time: u64) -> bool {
+    let heard = |engine: &usize| *engine == by || rows[*engine][by] >= time;
+    match engines.reach.get(space as usize) {
+        Some(reach) => reach.iter().all(heard),
+        None => engines.global.iter().filter(|engine| engines.core[**engine] == engines.core[by]).all(heard),
+    }
+}
+
+/// Two touches of which neither engine has heard of the other's.
+fn race(earlier: &Past, later: &Past, guessed: bool, findings: &mut Findings) {
+    if !(earlier.touch.write || later.touch.write) {
+        return;
+    }
+    let Some((start, end)) = shared(&earlier.touch.runs, &later.touch.runs) else { return };
+    let kind = Kind::Race {
+        first: earlier.event.at(),
+        second: later.event.at(),
+        buffers: (earlier.touch.buffer, later.touch.buffer),
+        bytes: ByteRange { start: Offset(start), end: Offset(end) },
+    };
+    let sure = earlier.touch.certain && later.touch.certain && !guessed;
+    findings.push(if sure { Severity::Fault } else { Severity::Doubt }, kind);
 }
 
 /// The first bytes that two lists of runs share.

@@ -178,3 +178,57 @@ fn endless_work_ends_soon() {
     let pile = "for i = 0 to 1000000000 step 1\nwait-flag mte2 v 0\nw @v writes x[0]:u8\nend";
     assert_eq!(words(&verdict(head, pile)), [(Severity::Fault, "deadlock")]);
 }
+
+/// What one engine stores for another to load: the caller's memory, where its bytes are known.
+#[test]
+fn the_caller_s_memory_is_ordered_too() {
+    let head = "scalar n = argument\nscalar core = grid\nscalar i = counter\nscalar j = counter\nscalar k = mul(i, n)\n\
+                buffer x in ub bytes 64 at 0 : u8\nbuffer y in ub bytes 64 at 64 : u8\nexternal g in gm : u8\nexternal h in gm : u8";
+    // An order that says nothing of the two.
+    let stated =
+        |steps: &str| verdict(head, &format!("use @v writes y[0]:u8\nset-flag v mte3 7\nwait-flag v mte3 7\n{steps}"));
+    let store = |bytes: &str| format!("store @mte3 reads y[0]:u8 writes {bytes}:u8\n");
+    let load = |bytes: &str| format!("load @mte2 reads {bytes}:u8 writes x[0]:u8\n");
+    let flag = "set-flag mte3 mte2 0\nwait-flag mte3 mte2 0\n";
+    let race = |steps: String| words(&stated(&steps)).iter().any(|word| *word == (Severity::Fault, "race"));
+    let quiet = |steps: String| {
+        let found = stated(&steps);
+        words(&found).is_empty() || {
+            eprintln!("{steps}{:#?}", found.findings);
+            false
+        }
+    };
+    assert!(race(store("g[0; 64 by 1]") + &load("g[32; 64 by 1]")));
+    assert!(quiet(store("g[0; 64 by 1]") + flag + &load("g[32; 64 by 1]")));
+    assert!(quiet(store("g[0; 64 by 1]") + &load("g[64; 64 by 1]")));
+    // Two that only read; other memory; rows that lie between each other.
+    assert!(quiet(load("g[0; 64 by 1]") + "send @mte3 reads g[0; 64 by 1]:u8\n"));
+    assert!(quiet(store("g[0; 64 by 1]") + &load("h[0; 64 by 1]")));
+    assert!(quiet(store("g[0; 4 by 64; 16 by 1]") + &load("g[16; 4 by 64; 16 by 1]")));
+    assert!(race(store("g[0; 4 by 64; 16 by 1]") + &load("g[8; 4 by 64; 16 by 1]")));
+    // What nobody knows is the same for both, or it is not asked.
+    assert!(race(store("g[64*core + n; 64 by 1]") + &load("g[64*core + n; 64 by 1]")));
+    assert!(quiet(store("g[64*core; 64 by 1]") + &load("g[0; 64 by 1]")));
+    assert!(quiet(store("g[0; n by 1]") + &load("g[0; 64 by 1]")));
+    assert!(quiet(store("g[0]") + &load("g[0; 64 by 1]")));
+    assert!(quiet(format!("for i = 1 to 9 step 1\n{}{}end\n", store("g[k; 64 by 1]"), load("g[k; 64 by 1]"))));
+    // The memory adds: in any order.
+    let add = "store @mte3 reads y[0]:u8 writes g[0; 64 by 1]:u8 set atomic = add\n";
+    assert!(quiet(add.to_owned() + "store @mte2 writes g[0; 64 by 1]:u8 set atomic = add\n"));
+    // Loops of many turns: the last of what one stored, the last of what the other loads.
+    let loops = |between: &str| {
+        format!(
+            "for i = 0 to 1000 step 1\n{}end\n{between}for j = 0 to 1000 step 1\n{}end\n",
+            store("g[64*i; 64 by 1]"),
+            load("g[64*j; 64 by 1]")
+        )
+    };
+    assert!(race(loops("")));
+    assert!(quiet(loops(flag)));
+    assert!(quiet(loops("").replace("g[64*j", "h[64*j")));
+    // What the turn before stored, and what the next one will.
+    let turn = |first: String, second: String| format!("for i = 1 to 1000 step 1\n{first}{second}end\n");
+    assert!(race(turn(store("g[64*i; 64 by 1]"), load("g[64*i - 64; 64 by 1]"))));
+    assert!(race(turn(load("g[64*i + 64; 64 by 1]"), store("g[64*i; 64 by 1]"))));
+    assert!(quiet(turn(store("g[64*i; 64 by 1]") + flag, load("g[64*i - 64; 64 by 1]"))));
+}

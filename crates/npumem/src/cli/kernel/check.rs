@@ -161,19 +161,15 @@ fn placed(path: &Path, error: &kernel::KernelError) -> String {
 
 /// A `.pto` kernel that names no target and moves from the accumulator to the vector core's memory, as only the later
 /// family does, is one of the later family.
-fn with_links(file: &kernel::KernelFile, default: Device) -> Result<Device, kernel::KernelError> {
-    use npumem::check_program::Kind;
+fn with_links(file: &kernel::KernelFile, default: Device) -> Device {
     let mut later = false;
     for one in file.kernels.iter().filter(|_| file.is_pto) {
-        for finding in kernel::check(&one.program, &default, false)?.findings {
-            match &finding.kind {
-                Kind::NoLink { from, to, .. } if from == "l0c" && to == "ub" => later = true,
-                Kind::NoLink { .. } => return Ok(default),
-                _ => {}
-            }
+        match kernel::moves_past_links(&one.program, &default) {
+            Some(moves) => later |= moves,
+            None => return default,
         }
     }
-    Ok(kernel::target_device("a5").filter(|_| later).unwrap_or(default))
+    kernel::target_device("a5").filter(|_| later).unwrap_or(default)
 }
 
 /// The kernel before planning that goes with this planned one: the only one, or the one of its name.
@@ -206,7 +202,7 @@ fn check_file(
     }
     let mut device = device(&args.device, file.target.as_deref())?;
     if args.device.device.is_none() && file.target.is_none() && file.is_pto {
-        device = with_links(&file, device).map_err(place)?;
+        device = with_links(&file, device);
     }
     let plans = plan.map(read_plans).transpose()?;
     if let Some(plans) = &plans
