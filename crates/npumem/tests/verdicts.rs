@@ -54,3 +54,38 @@ fn every_verdict_is_the_one_derived_by_hand() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(seen["sound"] >= 8 && seen["unsound"] >= 15, "{seen:?}");
 }
+
+/// Kernels as users write them; the head says the verdict and, unless it is sound, the first finding without its
+/// statement.
+#[test]
+fn every_verdict_of_a_kernel_is_the_one_derived_by_hand() {
+    let folder = npumem_testing::workspace_root().join("testdata/verdicts/pto");
+    let device = catalogue::device("ascend-910b2").unwrap();
+    let files = npumem_testing::files_under(&folder, ".pto");
+    assert!(files.len() >= 46, "{}", files.len());
+    let mut wrong = Vec::new();
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let head =
+            |key: &str| text.lines().find_map(|line| line.strip_prefix(&format!("// {key}: "))).map(str::to_owned);
+        let dims = head("dim")
+            .and_then(|dim| Some((dim.split_once('=')?.0.to_owned(), dim.split_once('=')?.1.parse().unwrap())));
+        let file =
+            kernel::read(&text, &dims.into_iter().collect()).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let program = &file.kernels[0].program;
+        let verdict = kernel::check(program, &device, false).unwrap();
+        let standing = match verdict.standing {
+            Standing::Sound => "sound",
+            Standing::Unsound => "unsound",
+            Standing::Undecided => "undecided",
+        };
+        let first = verdict.findings.first().map(|finding| told(program, finding));
+        let first = first.and_then(|first| Some(first.rsplit_once(' ')?.0.to_owned()));
+        let expected = (head("expect").unwrap(), head("first"));
+        if standing != expected.0 || expected.1.is_some() && first != expected.1 {
+            let all: Vec<String> = verdict.findings.iter().map(|f| f.message(program)).collect();
+            wrong.push(format!("{}: {standing}, first: {first:?}\n  {}", path.display(), all.join("\n  ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

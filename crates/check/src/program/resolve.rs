@@ -87,8 +87,14 @@ pub(super) fn global(program: &Program, values: &Values, handles: &Handles, acce
         },
     };
     let info = program.buffer(buffer);
-    if info.role != Role::External || info.alias.is_some() || !access.certain || access.extents.is_empty() {
+    if info.role != Role::External || info.alias.is_some() || !access.certain {
         return None;
+    }
+    if access.extents.is_empty() {
+        // All of it, where its size is known.
+        let all =
+            info.bytes.filter(|_| matches!(access.root, Root::Buffer(_)) && access.start.as_constant() == Some(0));
+        return all.map(|bytes| (buffer, Vec::new(), vec![(0, bytes)]));
     }
     let mut start = access.start.constant.checked_add(base)?;
     let mut open = Vec::new();

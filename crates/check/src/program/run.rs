@@ -13,6 +13,8 @@ use std::rc::Rc;
 
 /// Paths that are told apart; past this many they are united and what differs becomes unknown.
 const MAX_PATHS: usize = 24;
+/// Of so many paths, those that are kept apart when the rest is united.
+const KEPT_PATHS: usize = 4;
 /// A state may come back after so many periods (a carried value turns at its own pace).
 const MAX_MULTIPLES: usize = 8;
 /// Turns of a loop without a known bound whose turns never provably repeat.
@@ -198,7 +200,9 @@ impl Runner<'_> {
             }
         }
         if out.len() > MAX_PATHS {
-            out = vec![self.widen(out, at)];
+            // Some stay as they are: what is found on them is of a real path.
+            let rest = out.split_off(KEPT_PATHS);
+            out.push(self.widen(rest, at));
         }
         out
     }

@@ -155,13 +155,88 @@ fn a_dimension_is_bound_and_an_unknown_operation_is_conservative() {
     assert!(!unknown.known && unknown.reads.len() == 1 && unknown.writes.len() == 1);
 }
 
-/// The fuzz body: any bytes are an error or programs whose rules hold, in bounded memory, never a panic.
-pub(crate) fn fuzz(text: &str) {
-    if let Ok(module) = read(text, &Options::default()) {
-        for kernel in &module.programs {
-            kernel.program.structure().unwrap();
+/// The fuzz body: any text is an error that stands in the text, or programs whose rules hold and that come back from
+/// their own text form as they were; in bounded memory, never a panic. Whether it was read.
+pub(crate) fn fuzz(text: &str) -> bool {
+    match read(text, &Options::default()) {
+        Ok(module) => {
+            for kernel in &module.programs {
+                kernel.program.structure().unwrap();
+                let printed = npumem_ir::program::text::print(&kernel.program);
+                let back =
+                    npumem_ir::program::text::parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}\n{text}"));
+                assert_eq!(back, kernel.program, "{text}");
+                for site in &kernel.sites {
+                    assert!(site.start < site.end && text.get(site.start..site.end).is_some(), "{site:?}\n{text}");
+                }
+            }
+            true
+        }
+        Err(error) => {
+            let lines: Vec<&str> = text.split('\n').collect();
+            let line = lines.get(error.line as usize - 1).unwrap_or_else(|| panic!("{error}\n{text}"));
+            assert!((1..=line.chars().count() as u32 + 1).contains(&error.column), "{error}\n{text}");
+            assert!(!error.problem.is_empty());
+            false
         }
     }
+}
+
+/// Words of our kernels dropped, doubled, exchanged with others, and numbers made of any size.
+#[test]
+fn kernels_of_damaged_words_are_refused_where_they_stand_or_read() {
+    let mut random = npumem_testing::Random(11);
+    let (mut accepted, mut refused) = (0, 0);
+    let numbers = [
+        "-1",
+        "0",
+        "1",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "18446744073709551616",
+        "4294967296",
+        "0x7fffffffffffffff",
+    ];
+    for (_, text) in kernels() {
+        let words: Vec<lex::Token> = lex::lex(&text).unwrap();
+        let word = |at: usize| &text[words[at].start..words[at].end];
+        for _ in 0..160 {
+            // What stands in the place of some words, by number.
+            let mut edits: BTreeMap<usize, String> = BTreeMap::new();
+            for _ in 0..1 + random.below(3) {
+                let at = random.below(words.len() as u64 - 1) as usize;
+                let other = random.below(words.len() as u64 - 1) as usize;
+                match random.below(6) {
+                    0 => drop(edits.insert(at, String::new())),
+                    1 => drop(edits.insert(at, format!("{0} {0}", word(at)))),
+                    2 => {
+                        edits.insert(at, word(other).to_owned());
+                        edits.insert(other, word(at).to_owned());
+                    }
+                    3 => drop(edits.insert(at, word(other).to_owned())),
+                    _ => {
+                        // A number, wherever the next one stands.
+                        let next = (at..words.len()).find(|at| words[*at].kind == lex::Kind::Number);
+                        let number = *random.pick(&numbers);
+                        next.map(|next| edits.insert(next, number.to_owned()));
+                    }
+                }
+            }
+            let (mut damaged, mut from) = (String::with_capacity(text.len()), 0);
+            for (at, edit) in &edits {
+                damaged.push_str(&text[from..words[*at].start]);
+                damaged.push_str(edit);
+                from = words[*at].end;
+            }
+            damaged.push_str(&text[from..]);
+            match fuzz(&damaged) {
+                true => accepted += 1,
+                false => refused += 1,
+            }
+        }
+    }
+    eprintln!("{accepted} read, {refused} refused");
+    assert!(accepted > 50 && refused > 200, "{accepted} read, {refused} refused");
 }
 
 #[test]
