@@ -190,7 +190,7 @@ fn the_caller_s_memory_is_ordered_too() {
     let store = |bytes: &str| format!("store @mte3 reads y[0]:u8 writes {bytes}:u8\n");
     let load = |bytes: &str| format!("load @mte2 reads {bytes}:u8 writes x[0]:u8\n");
     let flag = "set-flag mte3 mte2 0\nwait-flag mte3 mte2 0\n";
-    let race = |steps: String| words(&stated(&steps)).iter().any(|word| *word == (Severity::Fault, "race"));
+    let race = |steps: String| words(&stated(&steps)).contains(&(Severity::Fault, "race"));
     let quiet = |steps: String| {
         let found = stated(&steps);
         words(&found).is_empty() || {
