@@ -4,7 +4,7 @@
 //! and disagrees loudly. A fuzz target only hands over the bytes; the tests run the same body.
 
 use crate::allocator::Allocator;
-use crate::block::{AllocateError, Block, Handle, HandleError, Request};
+use crate::block::{AllocateError, Block, Handle, HandleError, LiveBlock, Request};
 use npumem_ir::{Alignment, Bytes};
 use std::collections::BTreeMap;
 
@@ -260,6 +260,7 @@ pub fn check_contract(make: &mut dyn FnMut() -> Box<dyn Allocator>, profile: Pro
     bad_requests(make().as_mut(), profile)?;
     handles(make().as_mut())?;
     alignments(make().as_mut(), profile)?;
+    refusals(make().as_mut(), profile)?;
     if profile.capacity.is_some() {
         exhaustion(make().as_mut(), profile)?;
     }
@@ -319,6 +320,59 @@ fn handles(allocator: &mut dyn Allocator) -> Result<(), String> {
     }
     allocator.free(second.handle).map_err(|error| error.to_string())?;
     allocator.verify()
+}
+
+/// After each of forty blocks every bad request and handle, and one block too large for what is left: nothing may be lost.
+fn refusals(allocator: &mut dyn Allocator, profile: Profile) -> Result<(), String> {
+    let mut blocks = Vec::new();
+    let mut stale = None;
+    for number in 1..=40_u64 {
+        let bytes = number * 7919 % (profile.largest / 64).max(1) + 1;
+        let block = allocator.allocate(Request::new(bytes)).map_err(|error| format!("block {number}: {error}"))?;
+        blocks.push(block.handle);
+        if number % 3 == 0 {
+            let handle = blocks.swap_remove(0);
+            allocator.free(handle).map_err(|error| error.to_string())?;
+            stale = Some(handle);
+        }
+        let before = books(allocator);
+        let odd = Request::new(1).aligned(Alignment::new(3).unwrap_or_default());
+        for request in [Request::new(0), Request::new(profile.largest + 1), Request::new(u64::MAX), odd] {
+            if allocator.allocate(request).is_ok() {
+                return Err(format!("{request:?} was accepted after {number} blocks"));
+            }
+        }
+        let made_up = Handle { index: u32::MAX - 1, ..block.handle };
+        for handle in [stale, Some(made_up)].into_iter().flatten() {
+            if allocator.free(handle).is_ok() || allocator.block(handle).is_ok() {
+                return Err(format!("{handle} was accepted after {number} blocks"));
+            }
+        }
+        // Where something is live, the largest block does not fit; only a slab has room for another of them.
+        let mut given = 0;
+        if let Ok(block) = allocator.allocate(Request::new(profile.largest)) {
+            allocator.free(block.handle).map_err(|error| error.to_string())?;
+            given = 1;
+        }
+        allocator.verify().map_err(|flaw| format!("after the refusals at block {number}: {flaw}"))?;
+        let after = books(allocator);
+        if (after.0, after.1 - given, after.2 - given, &after.3) != (before.0, before.1, before.2, &before.3) {
+            return Err(format!("the refusals at block {number} changed {before:?} into {after:?}"));
+        }
+    }
+    for handle in blocks {
+        allocator.free(handle).map_err(|error| error.to_string())?;
+    }
+    allocator.verify()
+}
+
+/// What no refusal may change: live bytes, allocations, frees, and every live block.
+fn books(allocator: &dyn Allocator) -> (Bytes, u64, u64, Vec<LiveBlock>) {
+    let state = allocator.statistics();
+    let mut blocks = Vec::new();
+    allocator.for_each_live(&mut |block| blocks.push(block));
+    blocks.sort_by_key(|block| block.offset);
+    (state.live, state.allocations, state.frees, blocks)
 }
 
 fn alignments(allocator: &mut dyn Allocator, profile: Profile) -> Result<(), String> {

@@ -20,6 +20,7 @@ use std::cell::RefCell;
 use std::ffi::c_uint;
 use std::path::Path;
 use std::ptr::{null, null_mut};
+use std::sync::{Mutex, PoisonError};
 
 mod calls;
 mod programs;
@@ -112,8 +113,11 @@ impl OpenCl {
         let calls = unsafe { Calls::load(&library) }?;
         // Drivers start threads that outlive their objects: the loader stays.
         std::mem::forget(library);
-        let (platform, id) = find(&calls, device)?;
-        let about = about(&calls, platform, id);
+        let (id, about) = {
+            let _alone = DISCOVERY.lock().unwrap_or_else(PoisonError::into_inner);
+            let (platform, id) = find(&calls, device)?;
+            (id, about(&calls, platform, id))
+        };
         let driver = ClDriver::start(calls, id)?;
         let largest = about.largest_buffer.get() / PAGE * PAGE;
         let capacity = |limit: &Option<Bytes>| Bytes(limit.map_or(largest, |limit| limit.get().min(largest)));
@@ -127,6 +131,11 @@ impl OpenCl {
         &self.about
     }
 }
+
+/// One thread at a time looks for devices. PoCL 3.1 shows a device to a second thread before the first has filled it in, and
+/// crashes when that one asks for its name: four threads of a plain C program that call `clGetDeviceIDs` and `clGetDeviceInfo` at
+/// once die 14 times in 15, none under a lock.
+static DISCOVERY: Mutex<()> = Mutex::new(());
 
 forward_backend!(OpenCl, device);
 forward_compute!(OpenCl, device);

@@ -15,31 +15,62 @@ fn libraries() -> PathBuf {
     test.parent().unwrap().parent().unwrap().to_path_buf()
 }
 
-#[test]
-fn the_c_example_compiles_runs_and_says_what_it_should() {
+/// A C program of this package, compiled against the header and the shared library; `None`, and said, where that cannot be.
+#[allow(clippy::print_stdout)] // A skipped test says so.
+fn compile(source: &str) -> Option<(PathBuf, PathBuf)> {
     if Command::new("cc").arg("--version").output().is_err() {
         println!("skipped: no C compiler");
-        return;
+        return None;
     }
     let library = libraries().join("libnpumem_c.so");
     let library = if library.exists() { library } else { libraries().join("deps/libnpumem_c.so") };
     if !library.exists() {
         println!("skipped: {} was not built", library.display());
-        return;
+        return None;
     }
-    let program = std::env::temp_dir().join(format!("npumem-c-{}", std::process::id()));
+    let name = Path::new(source).file_stem().unwrap().to_string_lossy().into_owned();
+    let program = std::env::temp_dir().join(format!("npumem-c-{name}-{}", std::process::id()));
     let compiled = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(here().join("include"))
-        .arg(here().join("examples/memory.c"))
+        .arg(here().join(source))
         .arg(&library)
         .arg("-o")
         .arg(&program)
         .output()
         .unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    Some((program, library.parent().unwrap().to_path_buf()))
+}
+
+#[test]
+fn bad_input_from_c_is_an_error_with_a_text_and_changes_nothing() {
+    let Some((program, library)) = compile("tests/bad_input.c") else { return };
+    let ran = Command::new(&program).env("LD_LIBRARY_PATH", library).output().unwrap();
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(ran.status.success(), "{:?} {text}{}", ran.status, String::from_utf8_lossy(&ran.stderr));
+    for part in [
+        "the memory is NULL",
+        "the block is NULL",
+        "an allocation of zero bytes",
+        "alignment 3",
+        "addresses only",
+        "out of memory",
+        "there is no memory space 7",
+        "was freed before",
+        "not from this allocator",
+        "filled 3 times alike",
+    ] {
+        assert!(text.contains(part), "`{part}` is not in:\n{text}");
+    }
+    std::fs::remove_file(&program).unwrap();
+}
+
+#[test]
+fn the_c_example_compiles_runs_and_says_what_it_should() {
+    let Some((program, library)) = compile("examples/memory.c") else { return };
     let trace = program.with_extension("trace");
-    let ran = Command::new(&program).arg(&trace).env("LD_LIBRARY_PATH", library.parent().unwrap()).output().unwrap();
+    let ran = Command::new(&program).arg(&trace).env("LD_LIBRARY_PATH", library).output().unwrap();
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(ran.status.success(), "{text}{}", String::from_utf8_lossy(&ran.stderr));
     for part in [

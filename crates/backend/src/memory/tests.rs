@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Faults, Faulty, Host};
-use npumem_allocator::{PlannedBlock, Step};
+use npumem_allocator::{AllocateError, PlannedBlock, Step};
 use npumem_ir::Trace;
 use npumem_ir::trace::Ending;
 
@@ -250,6 +250,38 @@ fn a_device_that_fails_at_any_call_leaves_a_sound_memory() {
         }
         assert!(memory.leaks().is_empty(), "call {call}");
     }
+}
+
+#[test]
+fn bad_requests_and_handles_are_typed_errors_that_change_nothing() {
+    let memory = memory(MemoryOptions::default());
+    let kept = memory.allocate(HBM, Bytes(5000)).unwrap();
+    let gone = memory.allocate(HBM, Bytes(700)).unwrap().into_handle();
+    memory.free(HBM, gone).unwrap();
+    let before = memory.statistics(HBM).unwrap();
+    let refused = |space, bytes, alignment| {
+        memory.allocate_aligned(space, Bytes(bytes), Alignment::new(alignment).unwrap()).err().unwrap()
+    };
+    let cause = |bytes, alignment| match refused(HBM, bytes, alignment) {
+        MemoryError::Allocate { error, .. } => *error,
+        other => panic!("{other}"),
+    };
+    assert_eq!(cause(0, 1), AllocateError::ZeroSize);
+    assert!(matches!(cause(1, 3), AllocateError::BadAlignment { .. }));
+    assert!(matches!(cause(u64::MAX, 1), AllocateError::TooLarge { .. }));
+    let AllocateError::OutOfMemory(shortage) = cause(1 << 38, 1) else { panic!() };
+    assert_eq!((shortage.requested, shortage.live), (Bytes(1 << 38), Bytes(5000)));
+    assert!(matches!(refused(SpaceId(9), 1, 1), MemoryError::NoSpace(9)));
+    assert!(matches!(memory.statistics(SpaceId(9)), Err(MemoryError::NoSpace(9))));
+    let made_up = Handle { index: u32::MAX - 1, ..gone };
+    assert!(matches!(memory.free(HBM, gone), Err(MemoryError::Handle(HandleError::Stale { .. }))));
+    assert!(matches!(memory.free(HBM, made_up), Err(MemoryError::Handle(HandleError::Foreign { .. }))));
+    assert!(matches!(memory.free(SpaceId(9), gone), Err(MemoryError::NoSpace(9))));
+    let after = memory.statistics(HBM).unwrap();
+    assert_eq!((after.live, after.blocks, after.frees), (before.live, before.blocks, before.frees));
+    assert_eq!((after.allocations, memory.leaks().len()), (before.allocations, 1));
+    drop(kept);
+    assert!(memory.leaks().is_empty());
 }
 
 #[test]
