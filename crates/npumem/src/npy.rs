@@ -91,6 +91,12 @@ pub fn read(file: &[u8]) -> Result<Array, NpyError> {
     Ok(Array { element, shape, bytes: bytes.to_vec() })
 }
 
+/// Whether NumPy has no name for a floating type: its bits are written and read as unsigned integers.
+#[must_use]
+pub fn is_nameless(element: ElementType) -> bool {
+    matches!(element, ElementType::Bf16 | ElementType::F8e4m3 | ElementType::F8e5m2)
+}
+
 /// Writes an array.
 #[must_use]
 pub fn write(array: &Array) -> Vec<u8> {

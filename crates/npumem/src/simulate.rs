@@ -13,7 +13,7 @@ use npumem_ir::program::Program;
 use npumem_report::RunReport;
 use npumem_report::perfetto::Timeline;
 use npumem_simulator::run::shadow::Shadow;
-use npumem_simulator::run::{self, End, Nothing, Options, Outcome, RunError, Several, Sink};
+use npumem_simulator::run::{self, Detail, End, Nothing, Options, Outcome, RunError, Several, Sink};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -90,6 +90,9 @@ pub fn simulate(
         with_sink(program, device, request, &mut Several(sinks))?
     };
     let mut report = document(program, &outcome, notes);
+    if request.options.detail == Detail::Fast {
+        report.notes.extend(document::left_out(device, &report));
+    }
     report.sanitizer = shadow.as_ref().map(|shadow| document::sanitizer(program, shadow));
     let mut outputs = BTreeMap::new();
     if let Some(values) = &computed {

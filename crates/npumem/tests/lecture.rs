@@ -40,3 +40,16 @@ fn the_page_says_what_the_runs_say() {
     }
     assert_eq!((programs.len(), ratios), (24, 14));
 }
+
+/// The latencies that the page quotes are those of the device file.
+#[test]
+fn the_latencies_are_those_of_the_device() {
+    let page = std::fs::read_to_string(npumem_testing::workspace_root().join("docs/lecture.md")).unwrap();
+    let device = catalogue::device("generic-npu").unwrap();
+    for (word, space) in [("SRAM (", "sram"), ("registers (", "reg"), ("320 cycles a load on `generic-npu` (", "hbm")] {
+        let rest = page.split(word).nth(1).unwrap_or_else(|| panic!("the page lacks {word}"));
+        let told: u64 = rest.split(|letter: char| !letter.is_ascii_digit()).next().unwrap().parse().unwrap();
+        let known = device.space(device.space_named(space).unwrap()).latency.known().unwrap().0;
+        assert_eq!(told, known, "{space}");
+    }
+}

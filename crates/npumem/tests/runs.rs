@@ -200,12 +200,143 @@ fn pictures_hold_every_statement_and_nothing_from_outside() {
     let events = trace["traceEvents"].as_array().unwrap();
     assert_eq!(events.iter().filter(|event| event["ph"] == "X").count(), 115);
     assert!(events.iter().any(|event| event["ph"] == "C" && event["name"] == "acc bytes"));
+    is_a_trace_event_file(&trace);
     let page = std::fs::read_to_string(page).unwrap();
     assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("src="));
     let data = page.split("application/json\">").nth(1).unwrap().split("</script>").next().unwrap();
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     assert_eq!(data["slices"].as_array().unwrap().len(), 115);
     assert!(data["occupancy"].as_array().unwrap().len() >= 4);
+}
+
+/// The Trace Event Format, as far as the file uses it: complete events (X) that share a track without overlap, counters
+/// (C), and the metadata (M) that names every process and track.
+fn is_a_trace_event_file(trace: &serde_json::Value) {
+    let whole = |event: &serde_json::Value, key: &str| event[key].as_u64().unwrap_or_else(|| panic!("{key}: {event}"));
+    let time = |event: &serde_json::Value, key: &str| {
+        let value = event[key].as_f64().unwrap_or_else(|| panic!("{key}: {event}"));
+        assert!(value.is_finite() && value >= 0.0, "{event}");
+        value
+    };
+    assert!(matches!(trace["displayTimeUnit"].as_str(), Some("ms" | "ns")));
+    let (mut tracks, mut counters) = (BTreeMap::<_, Vec<(f64, f64)>>::new(), BTreeMap::<_, f64>::new());
+    let mut named = std::collections::BTreeSet::new();
+    for event in trace["traceEvents"].as_array().unwrap() {
+        let (process, name) = (whole(event, "pid"), event["name"].as_str().unwrap());
+        assert!(event["args"].is_object(), "{event}");
+        match event["ph"].as_str().unwrap() {
+            "M" if name == "process_name" => {
+                assert!(event["args"]["name"].is_string() && named.insert((process, None)))
+            }
+            "M" if name == "thread_name" => {
+                assert!(event["args"]["name"].is_string() && named.insert((process, Some(whole(event, "tid")))));
+            }
+            "M" => assert!(name == "thread_sort_index" && event["args"]["sort_index"].is_u64(), "{event}"),
+            "X" => {
+                let span = (time(event, "ts"), time(event, "dur"));
+                tracks.entry((process, whole(event, "tid"))).or_default().push(span);
+            }
+            "C" => {
+                assert!(event["args"].as_object().unwrap().values().all(serde_json::Value::is_number), "{event}");
+                let at = time(event, "ts");
+                let before = counters.insert((process, name.to_owned()), at);
+                assert!(before.is_none_or(|before| before <= at), "a counter goes back in time: {event}");
+            }
+            other => panic!("an event of kind {other}"),
+        }
+    }
+    for ((process, track), mut spans) in tracks {
+        assert!(named.contains(&(process, None)) && named.contains(&(process, Some(track))), "{process} {track}");
+        spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // To a thousandth of a cycle: microseconds are written in decimals.
+        assert!(spans.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0 + 1e-6), "track {track} overlaps");
+    }
+}
+
+/// Where `fast` is not within a tenth of `detailed`, the run says so.
+#[test]
+fn what_fast_leaves_out_is_said() {
+    let said = |name: &str, more: &[&str]| {
+        let path = format!("examples/lecture/{name}.npumem");
+        let output = npumem(&[&["run", &path, "--device", "generic-npu"], more].concat());
+        text(&output.stdout).contains("'fast' leaves the rows and the refresh of hbm out")
+    };
+    assert!(said("stream_hbm", &[]));
+    assert!(!said("stream_hbm", &["--detail", "detailed"]));
+    assert!(!said("chase_hbm", &[]), "latency bounds it");
+    assert!(!said("one_tile", &[]));
+}
+
+/// A device file with every figure of some keys changed.
+fn changed(name: &str, keys: &[&str], change: impl Fn(u64) -> u64) -> Device {
+    let path = npumem_testing::workspace_root().join(format!("devices/{name}.toml"));
+    let mut lines = Vec::new();
+    let mut count = 0;
+    for line in std::fs::read_to_string(path).unwrap().lines() {
+        let found = keys.iter().find_map(|key| {
+            let rest = line.strip_prefix(key)?.strip_prefix(" = ")?;
+            let number = rest.strip_prefix("{ value = ").unwrap_or(rest);
+            let digits = number.len() - number.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+            let value: u64 = number[..digits].parse().ok()?;
+            Some(format!("{key} = {}{}{}", &rest[..rest.len() - number.len()], change(value), &number[digits..]))
+        });
+        count += u32::from(found.is_some());
+        lines.push(found.unwrap_or_else(|| line.to_owned()));
+    }
+    assert!(count > 0, "{keys:?}");
+    Device::from_toml(&lines.join("\n")).unwrap()
+}
+
+/// Our kernels and the lecture's on one core: better figures, and one more place in a queue, are never slower;
+/// nothing is faster than its bound.
+#[test]
+fn laws_of_real_programs() {
+    let mut files = ours();
+    files.extend(npumem_testing::files_under(&npumem_testing::workspace_root().join("examples/lecture"), ".npumem"));
+    // A hundred thousand statements say nothing more.
+    files.retain(|path| {
+        !["matmul_4096", "random_hbm"].iter().any(|long| path.file_stem().is_some_and(|stem| stem == *long))
+    });
+    let one_core = |queue_depth| npumem::simulator::Options {
+        blocks: Some(1),
+        cores: Some(1),
+        queue_depth,
+        ..npumem::simulator::Options::default()
+    };
+    let mut compared = 0;
+    for device in ["generic-npu", "ascend-910b2"] {
+        let base = catalogue::device(device).unwrap();
+        let better = [
+            ("bandwidth", changed(device, &["bandwidth_bytes_per_cycle", "bytes_per_cycle"], |rate| rate * 2)),
+            ("latency", changed(device, &["latency_cycles"], |cycles| cycles / 2)),
+            ("start-up", changed(device, &["startup_cycles"], |cycles| cycles / 2)),
+        ];
+        for path in &files {
+            let source = std::fs::read_to_string(path).unwrap();
+            for one in kernel::read(&source, &BTreeMap::new()).unwrap().kernels {
+                let go = |device: &Device, queue: usize| {
+                    let request = Request { options: one_core(queue), advice: Some(false), ..Request::default() };
+                    simulate(&one.program, device, &request, &[]).ok()
+                };
+                // The spaces of a kernel need not be those of the device.
+                let Some(done) = go(&base, 8) else { continue };
+                assert!(done.report.bound.cycles <= done.outcome.cycles * (1.0 + 1e-9), "{}", path.display());
+                for (what, device) in &better {
+                    let faster = go(device, 8).unwrap().outcome.cycles;
+                    assert!(
+                        faster <= done.outcome.cycles * (1.0 + 1e-9),
+                        "{}: better {what}: {faster} > {}",
+                        path.display(),
+                        done.outcome.cycles
+                    );
+                    compared += 1;
+                }
+                let deeper = go(&base, 9).unwrap().outcome.cycles;
+                assert!(deeper <= done.outcome.cycles * (1.0 + 1e-9), "{}: one more place", path.display());
+            }
+        }
+    }
+    assert!(compared >= 60, "{compared}");
 }
 
 /// Sizes that a file merely claims cost nothing: no hang, no allocation, no panic, in any mode.

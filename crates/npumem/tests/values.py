@@ -42,6 +42,7 @@ ELEMENTWISE = {
     "trowexpanddiv": lambda a, b: a / b[:, :1], "tcolexpandadd": lambda a, b: a + b[:1, :],
     "tcolexpandmul": lambda a, b: a * b[:1, :], "trowexpandmax": lambda a, b: np.maximum(a, b[:, :1]),
     "trowexpandexpdif": lambda a, b: np.exp(a - b[:, :1]),
+    "tquant": lambda a, b: np.clip(np.rint(a * b[:, :1]), -128, 127).astype(np.int8),
 }
 UNARY = {
     "texp": np.exp, "tabs": np.abs, "tneg": np.negative, "trelu": lambda a: np.maximum(a, 0),
@@ -53,7 +54,7 @@ UNARY = {
     "trowargmax": lambda a: a.argmax(1)[:, None], "tcolargmin": lambda a: a.argmin(0)[None, :],
     "trowexpand": lambda a: np.broadcast_to(a[:, :1], a.shape), "tcolexpand": lambda a: np.broadcast_to(a[:1], a.shape),
     "tadds": lambda a: a + a.dtype.type(3), "tmuls": lambda a: a * a.dtype.type(3),
-    "tmaxs": lambda a: np.maximum(a, a.dtype.type(3)),
+    "tmaxs": lambda a: np.maximum(a, a.dtype.type(3)), "tpack": lambda a: a,
 }
 TOLERANCE = {"f32": 2e-6, "f16": 2e-3, "bf16": 1.6e-2}
 
@@ -85,7 +86,8 @@ for line in filter(None, lines):
     elif element in TOLERANCE:
         # Rounded once as the type does; functions that no two libraries round alike get a unit more.
         expected = rounded(expected, element).astype(np.float64)
-        exact = op in ("tadd", "tsub", "tmul", "tdiv", "tmax", "tmin", "tabs", "tneg", "trelu", "tmov", "ttrans", "tsqrt")
+        exact = op in ("tadd", "tsub", "tmul", "tdiv", "tmax", "tmin", "tabs", "tneg", "trelu", "tmov", "ttrans", "tsqrt",
+                       "tquant")
         same = np.array_equal(out.astype(np.float64), expected, equal_nan=True)
         near = np.allclose(out.astype(np.float64), expected, rtol=TOLERANCE[element], atol=1e-6, equal_nan=True)
         good = same if exact else near

@@ -131,6 +131,9 @@ fn operations_agree_with_numpy() {
     add("trowargmax", "unary", "f32", 1, column, "i32");
     add("tcolargmin", "unary", "f32", 1, row, "i32");
     add("tcvt", "convert", "f32", 1, whole, "i8");
+    add("tquant", "binary", "f32", 2, whole, "i8");
+    add("tpack", "unary", "i32", 1, whole, "i16");
+    add("tpack", "unary", "i16", 1, whole, "i8");
     for name in ["i8", "i16", "i32", "u8"] {
         for op in ["tadd", "tsub", "tmul", "tmax", "tmin", "tand", "tor", "txor", "trem"] {
             add(op, "binary", name, 2, whole, name);
@@ -216,9 +219,11 @@ fn a_product_through_every_layout_is_exact() {
 
 #[test]
 fn what_is_not_computed_is_named_and_wrong_inputs_are_refused() {
-    let program = one_operation("tquant", "f32", 2, (16, 64), "i8");
-    let done = run(&program, &[], &[]);
-    assert_eq!(done.report.values.unwrap().skipped, [("tquant".to_owned(), 1)]);
+    for (operation, element, result) in [("tdequant", "i8", "f32"), ("thistogram", "i16", "i32")] {
+        let program = one_operation(operation, element, 2, (16, 64), result);
+        let done = run(&program, &[], &[]);
+        assert_eq!(done.report.values.unwrap().skipped, [(operation.to_owned(), 1)]);
+    }
     let file = array("f16", 1);
     let request = |name: &str| Request {
         values: Some(ValuesRequest {

@@ -8,6 +8,7 @@ mod kernels;
 mod lecture;
 mod placement;
 mod plan;
+mod run;
 mod shapes;
 mod tile;
 
@@ -35,6 +36,8 @@ enum Set {
     Kernels,
     /// The main job as a whole process: time and memory
     Plan,
+    /// `npumem run` as a whole process: a product of 4096 on all cores, fast and detailed, and every public sample
+    Run,
     /// The lecture on real memory: allocation with and without recording, tiles, overlap
     Lecture,
     /// Offsets: peak, bound and time on every stored problem, and on a million generated buffers
@@ -56,6 +59,7 @@ pub fn run(options: &Options) -> Result<(), String> {
                 Set::Kernels => kernels::run()?,
                 Set::Lecture => lecture::run()?,
                 Set::Plan => plan::run()?,
+                Set::Run => run::run()?,
                 Set::Placement => placement::run()?,
                 Set::Tile => tile::run()?,
             };

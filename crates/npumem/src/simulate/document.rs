@@ -1,7 +1,7 @@
 //! From the totals of a run to its document.
 
 use npumem_ir::program::{Program, Step};
-use npumem_ir::{ScalarId, StepId};
+use npumem_ir::{Device, EngineId, ScalarId, StepId};
 use npumem_report::run_report::{
     Bound, ChannelRow, DramIdleRow, DramReport, EngineRow, FORMAT, Fault, IdleRow, LinkRow, MemoryRow, RunReport,
     Sanitizer, StatementRow, VERSION, Waits,
@@ -63,6 +63,25 @@ pub fn document(program: &Program, outcome: &Outcome, notes: &[String]) -> RunRe
         notes: all_notes,
         ..RunReport::default()
     }
+}
+
+/// What `fast` leaves out and this run would feel: it is near its bound, and that is the traffic of a memory whose rows
+/// and refresh the device describes.
+#[must_use]
+pub fn left_out(device: &Device, report: &RunReport) -> Option<String> {
+    let by = report.bound.by.as_str();
+    let space = device.spaces().find_map(|(id, space)| {
+        space.dram.as_ref()?;
+        let moves = |engine: EngineId| device.engine(engine).name == by;
+        let feeds = device.links().any(|(_, link)| (link.from == id || link.to == id) && moves(link.engine));
+        (feeds || by.strip_prefix("the bandwidth of ") == Some(&space.name)).then_some(space)
+    })?;
+    (report.bound.cycles >= 0.75 * report.cycles).then(|| {
+        format!(
+            "'fast' leaves the rows and the refresh of {} out, which can add a tenth or two to a run that it bounds; --detail detailed counts them",
+            space.name
+        )
+    })
 }
 
 /// What shadow memory found.

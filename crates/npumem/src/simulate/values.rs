@@ -1,9 +1,9 @@
 //! Values of a run: what goes in, what comes out.
 
 use crate::npy::{self, Array, NpyError};
+use npumem_ir::BufferId;
 use npumem_ir::program::{Program, Role};
 use npumem_ir::units::grouped;
-use npumem_ir::{BufferId, ElementType};
 use npumem_report::run_report::{ValueRow, ValuesReport};
 use npumem_simulator::run::element_bytes;
 use npumem_simulator::run::values::{Values, is_known, is_real, load_int, load_real};
@@ -78,7 +78,7 @@ pub fn prepare<'a>(program: &'a Program, request: &ValuesRequest) -> Result<Valu
         // Types without a name in NumPy come as the integers of their bits.
         let same = array.element == buffer.element
             || (element_bytes(array.element) == element_bytes(buffer.element)
-                && (!is_real(buffer.element) || buffer.element == ElementType::Bf16)
+                && (!is_real(buffer.element) || npy::is_nameless(buffer.element))
                 && !is_real(array.element));
         let fits = buffer.bytes.is_none_or(|bytes| bytes == array.bytes.len() as u64);
         if !same || !fits {

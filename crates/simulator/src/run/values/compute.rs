@@ -1,6 +1,8 @@
 //! What each operation computes, apart from where its operands lie.
 
+use super::narrow::{gather, pack, quantize};
 use super::number::{Data, is_real, rounded, to_int};
+use super::pairs::{merge_sort, sort32};
 use npumem_ir::ElementType;
 
 /// One operand that is read.
@@ -87,6 +89,17 @@ pub fn compute(
         "partmax" => partial(reads, target, f64::max),
         "partmin" => partial(reads, target, f64::min),
         "gather" => gather(reads, target, attribute),
+        "quant" => quantize(reads, target),
+        "pack" => pack(first.ok_or(NotComputed)?, target),
+        "sort32" => sort32(reads, target),
+        "mrgsort" => {
+            let block = match scalars.first() {
+                None => None,
+                Some(Scalar::Int(block)) => Some(*block),
+                Some(Scalar::Real(_)) => return Err(NotComputed),
+            };
+            merge_sort(reads, block, attribute("exhausted").is_some_and(|value| value.contains("true")), target)
+        }
         "axpy" => {
             // The old result is not among the operands.
             Err(NotComputed)
@@ -471,17 +484,6 @@ fn partial(reads: &[Operand], target: Target, operation: fn(f64, f64) -> f64) ->
         }
     }
     Ok(narrowed(out, target))
-}
-
-/// Elements by their number.
-fn gather(reads: &[Operand], target: Target, attribute: &dyn Fn(&str) -> Option<String>) -> Result<Data, NotComputed> {
-    let [from, numbers, ..] = reads else { return Err(NotComputed) };
-    if attribute("maskPattern").is_some() || !matches!(numbers.data, Data::Int(_)) {
-        return Err(NotComputed);
-    }
-    let (list, numbers) = (from.data.clone().real(), numbers.data.clone().int());
-    let pick = |number: &i64| usize::try_from(*number).ok().and_then(|at| list.get(at)).copied().unwrap_or(0.0);
-    Ok(narrowed(numbers.iter().take(target.rows * target.columns).map(pick).collect(), target))
 }
 
 /// One, two or three operands, element by element.

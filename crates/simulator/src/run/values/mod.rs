@@ -4,8 +4,11 @@
 //! operation whose values are not computed is named and counted, never passed over in silence.
 
 mod compute;
+mod eight;
 mod memory;
+mod narrow;
 mod number;
+mod pairs;
 
 pub use compute::{NotComputed, Operand, Scalar, Target, compute};
 pub use memory::MAX_BYTES;

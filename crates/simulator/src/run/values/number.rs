@@ -1,5 +1,6 @@
 //! Elements in memory and in hand: real numbers as `f64`, integers as `i64`, rounded as the element's type does.
 
+use super::eight::{E4M3, E5M2};
 use half::{bf16, f16};
 use npumem_ir::ElementType;
 
@@ -56,7 +57,8 @@ pub fn is_known(element: ElementType) -> bool {
 /// Whether it is a floating type that is computed.
 #[must_use]
 pub fn is_real(element: ElementType) -> bool {
-    matches!(element, ElementType::F64 | ElementType::F32 | ElementType::F16 | ElementType::Bf16)
+    use ElementType::*;
+    matches!(element, F64 | F32 | F16 | Bf16 | F8e4m3 | F8e5m2)
 }
 
 fn is_int(element: ElementType) -> bool {
@@ -71,6 +73,8 @@ pub fn load_real(element: ElementType, bytes: &[u8]) -> f64 {
         (ElementType::F32, [a, b, c, d]) => f64::from(f32::from_le_bytes([*a, *b, *c, *d])),
         (ElementType::F16, [a, b]) => f64::from(f16::from_le_bytes([*a, *b])),
         (ElementType::Bf16, [a, b]) => f64::from(bf16::from_le_bytes([*a, *b])),
+        (ElementType::F8e4m3, [byte]) => E4M3.load(*byte),
+        (ElementType::F8e5m2, [byte]) => E5M2.load(*byte),
         (ElementType::F64, bytes) => bytes.try_into().map_or(0.0, f64::from_le_bytes),
         _ => 0.0,
     }
@@ -100,6 +104,8 @@ pub fn store_real(element: ElementType, value: f64) -> [u8; 8] {
         ElementType::F32 => out[..4].copy_from_slice(&(value as f32).to_le_bytes()),
         ElementType::F16 => out[..2].copy_from_slice(&f16::from_f32(value as f32).to_le_bytes()),
         ElementType::Bf16 => out[..2].copy_from_slice(&bf16::from_f32(value as f32).to_le_bytes()),
+        ElementType::F8e4m3 => out[0] = E4M3.store(f64::from(value as f32)),
+        ElementType::F8e5m2 => out[0] = E5M2.store(f64::from(value as f32)),
         _ => out = value.to_le_bytes(),
     }
     out
@@ -112,6 +118,8 @@ pub fn rounded(element: ElementType, value: f64) -> f64 {
         ElementType::F32 => f64::from(value as f32),
         ElementType::F16 => f64::from(f16::from_f32(value as f32)),
         ElementType::Bf16 => f64::from(bf16::from_f32(value as f32)),
+        ElementType::F8e4m3 => E4M3.load(E4M3.store(f64::from(value as f32))),
+        ElementType::F8e5m2 => E5M2.load(E5M2.store(f64::from(value as f32))),
         _ => value,
     }
 }
