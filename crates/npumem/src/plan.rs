@@ -54,6 +54,18 @@ pub struct Planned {
     pub fit: Fit,
 }
 
+impl PlanError {
+    /// The problem is well-formed, but what it asks for contradicts itself: no plan exists, whatever the capacities.
+    #[must_use]
+    pub fn is_infeasible(&self) -> bool {
+        match self {
+            PlanError::Contradiction(_) => true,
+            PlanError::Problem(error) => error.kind.is_contradiction(),
+            PlanError::Placement(_) | PlanError::Unsound(_) | PlanError::Report(_) => false,
+        }
+    }
+}
+
 /// Plans a problem; the answer has passed the checker.
 ///
 /// # Errors
@@ -125,6 +137,14 @@ pub fn explain(problem: &Problem, conflict: &Conflict) -> Infeasible {
     let conflicts = vec![plan_report::Conflict { steps, buffers: buffers.collect() }];
     let reason = reason(space, conflict, needed);
     let advice = advice(space, conflict, needed);
+    if conflict.cause == Cause::Choices {
+        // No one space is to blame: all that some of these buffers may live in are.
+        let may = |s: &npumem_ir::SpaceId| conflict.buffers.iter().any(|id| problem.buffer(*id).spaces.contains(s));
+        let spaces: Vec<&Space> = problem.spaces().filter(|(id, _)| may(id)).map(|(_, space)| space).collect();
+        let capacity = spaces.iter().map(|s| s.capacity).try_fold(Bytes::ZERO, |sum, c| sum.checked_add(c?));
+        let names: Vec<&str> = spaces.iter().map(|s| s.name.as_str()).collect();
+        return Infeasible { reason, space: names.join(", "), capacity, needed, conflicts, advice };
+    }
     Infeasible { reason, space: space.name.clone(), capacity: space.capacity, needed, conflicts, advice }
 }
 
@@ -147,23 +167,33 @@ fn reason(space: &Space, conflict: &Conflict, needed: Bytes) -> String {
     let capacity = space.capacity.map_or_else(|| "no bound".to_owned(), |capacity| capacity.to_string());
     match conflict.cause {
         Cause::Load => {
-            format!("{count} buffers that are live together need {needed}, and {} has {capacity}", space.name)
+            let which = match count {
+                1 => "one buffer that is live".to_owned(),
+                _ => format!("{count} buffers that are live together"),
+            };
+            let need = if count == 1 { "needs" } else { "need" };
+            format!("{which} {need} {needed}, and {} has {capacity}", space.name)
         }
         Cause::Arrangement => {
-            format!("no arrangement of these {count} buffers keeps within {capacity} of {}", space.name)
+            let which = if count == 1 { "this buffer".to_owned() } else { format!("these {count} buffers") };
+            format!("no arrangement of {which} keeps within {capacity} of {}", space.name)
         }
         Cause::TooLarge => format!("one buffer alone needs {needed}, and {} has {capacity}", space.name),
         Cause::Pins => format!("pinned offsets clash in {}, or leave no room", space.name),
         Cause::Colocation => "colocations and pins give one buffer two different offsets".to_owned(),
         Cause::Alignment => "no offset satisfies the alignments of buffers that move together".to_owned(),
         Cause::Separation => "buffers that must be kept apart are made to share bytes".to_owned(),
+        Cause::Choices if count == 1 => "none of the spaces that this buffer may live in holds it".to_owned(),
+        Cause::Choices => format!("no choice of spaces holds these {count} buffers"),
         Cause::Spaces => "buffers that must be in one space may not all live in the same one".to_owned(),
     }
 }
 
 fn advice(space: &Space, conflict: &Conflict, needed: Bytes) -> Vec<String> {
     let mut advice = Vec::new();
-    if let Some(over) = space.capacity.and_then(|capacity| needed.checked_sub(capacity.0)).filter(|over| over.0 > 0) {
+    let one_space = conflict.cause != Cause::Choices;
+    let over = space.capacity.filter(|_| one_space).and_then(|capacity| needed.checked_sub(capacity.0));
+    if let Some(over) = over.filter(|over| over.0 > 0) {
         advice.push(format!("free {over}: shorten a live range, shrink or split a buffer, or move one elsewhere"));
     }
     if conflict.irreducible {

@@ -258,3 +258,66 @@ fn ctrl_c_gives_the_best_plan_so_far_and_says_so() {
     assert_eq!(report["origin"]["stop"], "interrupted");
     assert!(report["spaces"][0]["peak"].as_u64().unwrap() >= 989_184);
 }
+
+#[test]
+fn what_contradicts_itself_does_not_fit_and_names_its_buffers() {
+    let folder = folder("contradiction");
+    let head = "npumem-problem 1\nname p\nspace S capacity=64\n";
+    let cases = [
+        ("buffer a size=8 live=[0,4) pin=S+0\nbuffer b size=8 live=[2,4) pin=S+4\n", "pinned offsets clash"),
+        (
+            "buffer a size=8 live=[0,4)\nbuffer b size=4 live=[2,4)\ncolocated b a delta=2\nseparated a b\n",
+            "must share no byte",
+        ),
+    ];
+    for (index, (body, why)) in cases.into_iter().enumerate() {
+        let path = write(&folder, &format!("{index}.txt"), &format!("{head}{body}"));
+        let output = npumem(&["plan", &path]);
+        let text = stdout(&output);
+        assert_eq!(code(&output), 1, "{text}{}", stderr(&output));
+        assert!(text.contains("does not fit") && text.contains(why), "{text}");
+        assert!(text.contains('a') && text.contains('b'), "{text}");
+        let json: Value = serde_json::from_str(&stdout(&npumem(&["plan", &path, "--json"]))).unwrap();
+        assert_eq!(json["fits"], false);
+    }
+    // What cannot be read stays an error.
+    let path = write(&folder, "odd.txt", &format!("{head}buffer a size=8 live=[4,0)\n"));
+    assert_eq!(code(&npumem(&["plan", &path])), 2);
+}
+
+#[test]
+fn a_capacity_below_one_buffer_names_that_buffer_alone() {
+    let folder = folder("nothing");
+    let problem = write(&folder, "p.csv", THREE);
+    for capacity in ["0", "1", "63"] {
+        let output = npumem(&["plan", &problem, "--capacity", capacity, "--json"]);
+        assert_eq!(code(&output), 1, "{}", stderr(&output));
+        let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(report["infeasible"]["conflicts"][0]["buffers"].as_array().unwrap().len(), 1);
+        assert!(
+            report["infeasible"]["reason"].as_str().unwrap().starts_with("one buffer alone needs 64 B"),
+            "{report}"
+        );
+    }
+}
+
+#[test]
+fn a_file_without_buffers_says_so() {
+    let folder = folder("empty");
+    let output = npumem(&["plan", &write(&folder, "p.csv", "id,lower,upper,size\n")]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("holds no buffers"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_plan_for_a_capacity_checks_without_a_note_when_the_capacity_is_left_out() {
+    let folder = folder("digest");
+    let problem = write(&folder, "p.csv", THREE);
+    let path = folder.join("plan.json").to_string_lossy().into_owned();
+    assert_eq!(code(&npumem(&["plan", &problem, "--capacity", "128", "--goal", "fit", "-o", &path])), 0);
+    let output = npumem(&["check", &problem, &path]);
+    assert_eq!(code(&output), 0);
+    assert!(!stdout(&output).contains("digest"), "{}", stdout(&output));
+    let other = write(&folder, "other.csv", &THREE.replace("z,4,8,64", "z,4,8,60"));
+    assert!(stdout(&npumem(&["check", &other, &path])).contains("digest"));
+}

@@ -87,6 +87,15 @@ pub enum ProblemErrorKind {
     TotalPast64Bits,
 }
 
+impl ProblemErrorKind {
+    /// The statement can be read, but no plan can satisfy it.
+    #[must_use]
+    pub fn is_contradiction(&self) -> bool {
+        use ProblemErrorKind::*;
+        matches!(self, ClashingDeltas { .. } | NoCommonSpace(..) | ClashingPins(..) | SeparatedButColocated(..))
+    }
+}
+
 impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

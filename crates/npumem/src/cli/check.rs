@@ -22,9 +22,8 @@ pub fn run(args: &CheckArgs, color: Color) -> Outcome {
     let (problem, plan) = read(args)?;
     let verdict = npumem::check_on(&problem, &plan, &resolve::device(&args.device)?);
     let mut notes = Vec::new();
-    let digest = problem.digest();
-    if !plan.origin.digest.is_empty() && plan.origin.digest != digest {
-        notes.push("the plan was made for another statement of this problem (its digest differs): other options, or another input");
+    if !plan.origin.digest.is_empty() && !made_for(&plan, &problem) {
+        notes.push("the plan was made for another statement of this problem (its digest differs): another input, or other options of the model");
     }
     if args.json {
         let document = json!({
@@ -44,6 +43,19 @@ pub fn run(args: &CheckArgs, color: Color) -> Outcome {
         output::print(&told(&problem, &plan, &verdict, &notes, args, color));
     }
     Ok(if verdict.is_sound() { Answer::Yes } else { Answer::No })
+}
+
+/// Was the plan made for this problem, at the capacities and for the goals that the plan states? Those of the
+/// problem are options of a call; the buffers, their lives and what binds them must be the same.
+fn made_for(plan: &Plan, problem: &Problem) -> bool {
+    let mut asked = problem.clone();
+    if plan.spaces.len() == asked.spaces.len() {
+        for (space, used) in asked.spaces.iter_mut().zip(&plan.spaces) {
+            space.capacity = used.capacity;
+        }
+    }
+    asked.goals.clone_from(&plan.origin.goals);
+    [asked.digest(), problem.digest()].contains(&plan.origin.digest)
 }
 
 fn told(

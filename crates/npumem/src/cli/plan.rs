@@ -8,7 +8,7 @@ use npumem::example;
 use npumem::ir::{Device, Plan, Problem};
 use npumem::model::{self, ModelRequest, plan_model};
 use npumem::open::{self, Opened};
-use npumem::plan::{Fit, Planned, plan_problem};
+use npumem::plan::{Fit, PlanError, Planned, plan_problem};
 use npumem::report::plan_report::{Extras, Note};
 use npumem::report::{html, text};
 use npumem::{Format, ModelOptions, Strategy, dsa, minimalloc, onnx};
@@ -29,8 +29,14 @@ pub fn run(args: &PlanArgs, color: Color) -> Outcome {
     if args.tiles {
         return tiles(&mut input, args, &device);
     }
-    let planned =
-        if input.is_graph() { plan_graph(&mut input, args, &device)? } else { plan_buffers(&input, args, &device)? };
+    let planned = if input.is_graph() {
+        plan_graph(&mut input, args, &device)?
+    } else {
+        match plan_buffers(&input, args, &device)? {
+            Ok(planned) => planned,
+            Err(contradiction) => return Ok(contradicted(&input, args, &contradiction)),
+        }
+    };
     drop(_progress);
     write_outputs(args, &input, &planned)?;
     let piped = args.output.as_deref().is_some_and(|path| path.as_os_str() == "-");
@@ -112,7 +118,25 @@ fn plan_graph(input: &mut Opened, args: &PlanArgs, device: &Device) -> Result<Pl
         .map_err(|error| format!("{}: {error}", input.path.display()))
 }
 
-fn plan_buffers(input: &Opened, args: &PlanArgs, device: &Device) -> Result<Planned, String> {
+/// A problem that no capacity helps is answered like one that does not fit: no, and why.
+fn contradicted(input: &Opened, args: &PlanArgs, why: &PlanError) -> Answer {
+    let headline = format!("{} does not fit, whatever the capacity: {why}", input.name());
+    if args.json {
+        let document = serde_json::json!({
+            "format": "npumem-plan-refusal", "version": 1, "problem": input.name(), "fits": false, "headline": headline,
+        });
+        output::print(&format!("{document}\n"));
+    } else {
+        output::print(&format!("{headline}\n"));
+    }
+    if let Some(path) = &args.output {
+        output::complain(&format!("npumem: {}: not written, as there is no plan", path.display()));
+    }
+    Answer::No
+}
+
+/// Plans a file of buffers; the inner error is a statement that contradicts itself, which is an answer.
+fn plan_buffers(input: &Opened, args: &PlanArgs, device: &Device) -> Result<Result<Planned, PlanError>, String> {
     for (given, option) in [(!args.dim.is_empty(), "--dim"), (!args.shape.is_empty(), "--shape")] {
         if given {
             return Err(format!("{option} is for models; {} is a {}", input.path.display(), input.format));
@@ -121,11 +145,15 @@ fn plan_buffers(input: &Opened, args: &PlanArgs, device: &Device) -> Result<Plan
     let mut problem = input.problem().map_err(|error| error.to_string())?;
     let capacities = Capacities::parse(&args.capacity)?;
     capacities.apply(&mut problem)?;
+    let count = problem.buffers.len();
     if !args.goal.is_empty() {
         problem.goals = resolve::goals(&args.goal);
     }
     let placement = resolve::placement(args.effort, args.budget, args.seed, args.threads, &args.without)?;
     let mut notes = Vec::new();
+    if count == 0 {
+        notes.push(Note::warning("The input holds no buffers: there is nothing to plan."));
+    }
     if problem.spaces.iter().any(|space| space.capacity.is_none()) {
         notes.push(Note::info(format!(
             "The input states no capacity and the device ({}) is not asked for one: every plan fits. \
@@ -135,8 +163,11 @@ fn plan_buffers(input: &Opened, args: &PlanArgs, device: &Device) -> Result<Plan
     }
     let extras = Extras { notes, ..Extras::default() };
     let device = Some(device.name.as_str());
-    plan_problem(problem, device, &placement, extras, Some(interrupt::flag()))
-        .map_err(|error| format!("{}: {error}", input.path.display()))
+    match plan_problem(problem, device, &placement, extras, Some(interrupt::flag())) {
+        Ok(planned) => Ok(Ok(planned)),
+        Err(error) if error.is_infeasible() => Ok(Err(error)),
+        Err(error) => Err(format!("{}: {error}", input.path.display())),
+    }
 }
 
 fn write_outputs(args: &PlanArgs, input: &Opened, planned: &Planned) -> Result<(), String> {

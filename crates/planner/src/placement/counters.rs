@@ -36,6 +36,18 @@ impl<'a> Meter<'a> {
         self.limit.saturating_sub(self.spent)
     }
 
+    /// Leaves at most `share` of what may still be done; returns the limit to give back to [`Meter::widen`].
+    pub fn narrow(&mut self, share: u64) -> u64 {
+        let limit = self.limit;
+        self.limit = limit.min(self.spent.saturating_add(share));
+        limit
+    }
+
+    /// Sets the limit as it was before [`Meter::narrow`].
+    pub fn widen(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
     pub fn is_interrupted(&self) -> bool {
         self.halt.is_set()
     }

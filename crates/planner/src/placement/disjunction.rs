@@ -4,7 +4,7 @@
 //! choice, "below" or "above", that becomes a difference constraint on the two offsets. Bounds of the
 //! offsets are propagated through the choices made, alignment and reserved ranges included. When
 //! all choices are made, every item at its lower bound is a placement. A reuse penalty is the same
-//! kind of choice with a third way out, paying for it.
+//! kind of choice with a third way out, paying for it; a hint is one between staying there and paying.
 //!
 //! No canonical form is assumed, so rigid shapes of several rectangles are no special case.
 
@@ -14,22 +14,55 @@ use super::instance::{Instance, UNLIMITED};
 /// How a search ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Offsets of all items and the penalties paid.
-    Placed(Vec<i64>, u64),
-    /// No placement below the capacity costs less than asked.
+    /// Offsets of all items.
+    Placed(Vec<i64>),
+    /// No placement does what is asked.
     Impossible,
     /// The work ran out, or someone asked to stop.
     Unknown,
 }
 
-/// `offset[b] - offset[a]` must not lie in the open interval `(low, high)`, or `weight` is paid.
+/// What a placement may come to at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask<'a> {
+    /// The end of the highest byte.
+    pub peak: i64,
+    /// The end of any member, with bytes or without.
+    pub end: i64,
+    /// Penalties paid; all that there are when `None`.
+    pub cost: Option<u64>,
+    /// Bytes that left their hint; all that there are when `None`.
+    pub moved: Option<u64>,
+    /// Hinted offsets of each item, and the bytes that stay when it is there.
+    pub hints: &'a [Vec<(i64, u64)>],
+}
+
+impl Ask<'_> {
+    /// Everything below a ceiling, whatever it costs.
+    pub fn below(ceiling: i64) -> Ask<'static> {
+        Ask { peak: ceiling, end: i64::MAX, cost: None, moved: None, hints: &[] }
+    }
+}
+
+/// What a third way out is paid in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pays {
+    /// There is no third way.
+    Never,
+    /// A reuse penalty.
+    Cost(u64),
+    /// Bytes that move; the choice is one item's: at `low`, or not.
+    Moved(u64),
+}
+
+/// `offset[b] - offset[a]` must not lie in the open interval `(low, high)`, or something is paid.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     a: u32,
     b: u32,
     low: i64,
     high: i64,
-    weight: Option<u64>,
+    pays: Pays,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +71,7 @@ enum Made {
     Below,
     Above,
     Paid,
+    Kept,
 }
 
 struct Node {
@@ -45,7 +79,7 @@ struct Node {
     next: u8,
     bounds: Vec<(i64, i64)>,
     made: Vec<Made>,
-    cost: u64,
+    paid: [u64; 2],
 }
 
 /// Number of choices from which on the search is not worth starting.
@@ -60,24 +94,24 @@ struct Solver<'a> {
     reserved: Vec<Vec<(i64, i64)>>,
     bounds: Vec<(i64, i64)>,
     made: Vec<Made>,
-    cost: u64,
-    below_cost: u64,
+    /// Penalties, and bytes that moved.
+    paid: [u64; 2],
+    most: [u64; 2],
     queue: Vec<u32>,
     queued: Vec<bool>,
     work: u64,
 }
 
-/// Finds a placement below `capacity` whose penalties are less than `below_cost` (`u64::MAX`: any).
-pub(crate) fn search(instance: &Instance, capacity: i64, below_cost: u64, limit: u64, meter: &mut Meter) -> Outcome {
-    let Some(mut solver) = Solver::new(instance, capacity, below_cost) else { return Outcome::Unknown };
-    let Some(fine) = solver.root() else { return Outcome::Impossible };
-    let outcome = if fine { solver.walk(limit, meter) } else { Outcome::Impossible };
+/// Finds a placement that does what is asked.
+pub(crate) fn search(instance: &Instance, ask: &Ask, limit: u64, meter: &mut Meter) -> Outcome {
+    let Some(mut solver) = Solver::new(instance, ask) else { return Outcome::Unknown };
+    let outcome = if solver.root() { solver.walk(limit, meter) } else { Outcome::Impossible };
     meter.spend(solver.work);
     outcome
 }
 
 impl<'a> Solver<'a> {
-    fn new(instance: &'a Instance, capacity: i64, below_cost: u64) -> Option<Solver<'a>> {
+    fn new(instance: &'a Instance, ask: &Ask) -> Option<Solver<'a>> {
         let n = instance.items.len();
         let mut choices = Vec::new();
         let mut pairs = 0_u64;
@@ -85,7 +119,7 @@ impl<'a> Solver<'a> {
             let x = &instance.items[a];
             for &(b, low, high) in &x.apart {
                 if a < b as usize {
-                    choices.push(Choice { a: a as u32, b, low, high, weight: None });
+                    choices.push(Choice { a: a as u32, b, low, high, pays: Pays::Never });
                 }
             }
             for b in a + 1..n {
@@ -104,19 +138,27 @@ impl<'a> Solver<'a> {
                 }
             }
         }
-        if below_cost != u64::MAX {
+        if ask.cost.is_some() {
             choices.extend(instance.penalties.iter().map(|p| Choice {
                 a: p.first,
                 b: p.second,
                 low: p.low,
                 high: p.high,
-                weight: Some(p.weight),
+                pays: Pays::Cost(p.weight),
             }));
+        }
+        if ask.moved.is_some() {
+            for (a, hints) in (0u32..).zip(ask.hints) {
+                let at = |&(at, bytes): &(i64, u64)| Choice { a, b: a, low: at, high: at, pays: Pays::Moved(bytes) };
+                choices.extend(hints.iter().map(at));
+            }
         }
         let mut of = vec![Vec::new(); n];
         for (k, c) in choices.iter().enumerate() {
             of[c.a as usize].push(k as u32);
-            of[c.b as usize].push(k as u32);
+            if c.b != c.a {
+                of[c.b as usize].push(k as u32);
+            }
         }
         let reserved = instance
             .items
@@ -132,14 +174,15 @@ impl<'a> Solver<'a> {
                 out
             })
             .collect();
-        let capacity = capacity.min(UNLIMITED / 2);
+        let (peak, end) = (ask.peak.min(UNLIMITED / 2), ask.end.min(UNLIMITED / 2));
+        let highest = |i: &super::instance::Item| (peak - i.height).min(end - i.end_of_members());
         let bounds = instance
             .items
             .iter()
             .map(|i| match i.pin {
-                Some(pin) if pin + i.height <= capacity => (pin, pin),
+                Some(pin) if pin <= highest(i) => (pin, pin),
                 Some(_) => (1, 0),
-                None => (0, capacity - i.height),
+                None => (0, highest(i)),
             })
             .collect();
         Some(Solver {
@@ -149,25 +192,30 @@ impl<'a> Solver<'a> {
             of,
             reserved,
             bounds,
-            cost: instance.fixed_cost,
-            below_cost,
+            paid: [instance.fixed_cost, 0],
+            most: [ask.cost.unwrap_or(u64::MAX), ask.moved.unwrap_or(u64::MAX)],
             queue: Vec::new(),
             queued: vec![false; n],
             work: pairs,
         })
     }
 
-    /// Settles the first bounds; `None` when the cost is too high already.
-    fn root(&mut self) -> Option<bool> {
-        if self.cost >= self.below_cost {
-            return None;
-        }
-        for i in 0..self.bounds.len() {
-            if !self.tighten(i, self.bounds[i].0, self.bounds[i].1, true) {
-                return Some(false);
-            }
-        }
-        Some(self.propagate())
+    /// Settles the first bounds; false when they already leave nothing.
+    fn root(&mut self) -> bool {
+        (self.paid[0] <= self.most[0])
+            && (0..self.bounds.len()).all(|i| self.tighten(i, self.bounds[i].0, self.bounds[i].1, true))
+            && self.propagate()
+    }
+
+    /// Pays for a choice; false when that is more than may be paid.
+    fn pay(&mut self, pays: Pays) -> bool {
+        let (which, weight) = match pays {
+            Pays::Never => return false,
+            Pays::Cost(weight) => (0, weight),
+            Pays::Moved(bytes) => (1, bytes),
+        };
+        self.paid[which] = self.paid[which].saturating_add(weight);
+        self.paid[which] <= self.most[which]
     }
 
     /// Narrows the range of an offset, rounding to the alignment and out of reserved ranges.
@@ -223,6 +271,9 @@ impl<'a> Solver<'a> {
     /// Draws what follows from one choice.
     fn apply(&mut self, k: usize) -> bool {
         let c = self.choices[k];
+        if matches!(c.pays, Pays::Moved(_)) {
+            return self.apply_hint(k);
+        }
         let (a, b) = (c.a as usize, c.b as usize);
         let ((la, ha), (lb, hb)) = (self.bounds[a], self.bounds[b]);
         let (nearest, farthest) = (lb - ha, hb - la);
@@ -232,18 +283,10 @@ impl<'a> Solver<'a> {
                 (true, true) => {
                     return true;
                 }
-                (true, false) if farthest <= c.low || c.weight.is_none() => Made::Below,
-                (false, true) if nearest >= c.high || c.weight.is_none() => Made::Above,
-                (false, false) => match c.weight {
-                    None => return false,
-                    Some(weight) => {
-                        self.cost = self.cost.saturating_add(weight);
-                        if self.cost >= self.below_cost {
-                            return false;
-                        }
-                        Made::Paid
-                    }
-                },
+                (true, false) if farthest <= c.low || c.pays == Pays::Never => Made::Below,
+                (false, true) if nearest >= c.high || c.pays == Pays::Never => Made::Above,
+                (false, false) if self.pay(c.pays) => Made::Paid,
+                (false, false) => return false,
                 // A penalty that one side can still avoid stays open.
                 _ => return true,
             };
@@ -257,7 +300,27 @@ impl<'a> Solver<'a> {
             Made::Above => {
                 self.tighten(b, la + c.high, i64::MAX / 4, false) && self.tighten(a, i64::MIN / 4, hb - c.high, false)
             }
-            Made::Open | Made::Paid => true,
+            Made::Open | Made::Paid | Made::Kept => true,
+        }
+    }
+
+    /// The same for a hint: kept, paid, or still open.
+    fn apply_hint(&mut self, k: usize) -> bool {
+        let c = self.choices[k];
+        let (i, at) = (c.a as usize, c.low);
+        let (low, high) = self.bounds[i];
+        let reachable = low <= at && at <= high && self.instance.items[i].lowest_from(at) == at;
+        match self.made[k] {
+            Made::Open if !reachable => {
+                self.made[k] = Made::Paid;
+                self.pay(c.pays)
+            }
+            Made::Open if low == high => {
+                self.made[k] = Made::Kept;
+                true
+            }
+            Made::Kept => self.tighten(i, at, at, false),
+            _ => true,
         }
     }
 
@@ -271,7 +334,12 @@ impl<'a> Solver<'a> {
             }
             let ((la, ha), (lb, hb)) = (self.bounds[c.a as usize], self.bounds[c.b as usize]);
             let room = (hb - la) - (lb - ha) - (c.high - c.low);
-            let key = if c.weight.is_some() { room + UNLIMITED / 2 } else { room };
+            let key = match c.pays {
+                Pays::Never => room,
+                Pays::Cost(_) => room + UNLIMITED / 2,
+                // Hints first, the heaviest before the others: they fix an offset each.
+                Pays::Moved(bytes) => -(bytes.min(UNLIMITED as u64) as i64) - 1,
+            };
             if best.is_none_or(|b| key < b.0) {
                 best = Some((key, k));
             }
@@ -290,7 +358,7 @@ impl<'a> Solver<'a> {
             rounds = rounds.wrapping_add(1);
             if alive {
                 match self.pick() {
-                    None => return Outcome::Placed(self.bounds.iter().map(|b| b.0).collect(), self.cost),
+                    None => return Outcome::Placed(self.bounds.iter().map(|b| b.0).collect()),
                     Some(choice) => {
                         self.work += (self.bounds.len() + self.made.len() / 8) as u64;
                         stack.push(Node {
@@ -298,7 +366,7 @@ impl<'a> Solver<'a> {
                             next: 0,
                             bounds: self.bounds.clone(),
                             made: self.made.clone(),
-                            cost: self.cost,
+                            paid: self.paid,
                         });
                     }
                 }
@@ -309,22 +377,22 @@ impl<'a> Solver<'a> {
             node.next += 1;
             self.bounds.copy_from_slice(&node.bounds);
             self.made.copy_from_slice(&node.made);
-            self.cost = node.cost;
-            let weight = self.choices[k].weight;
-            self.made[k] = match (way, weight) {
-                (0, _) => Made::Above,
-                (1, _) => Made::Below,
-                (2, Some(weight)) => {
-                    self.cost = self.cost.saturating_add(weight);
-                    Made::Paid
-                }
-                _ => {
-                    stack.pop();
-                    alive = false;
-                    continue;
-                }
+            self.paid = node.paid;
+            let pays = self.choices[k].pays;
+            let made = match (way, pays) {
+                (0, Pays::Moved(_)) => Some(Made::Kept),
+                (0, _) => Some(Made::Above),
+                (1, Pays::Moved(_)) | (2, Pays::Cost(_)) => Some(Made::Paid),
+                (1, _) => Some(Made::Below),
+                _ => None,
             };
-            alive = self.cost < self.below_cost && self.apply(k) && self.propagate();
+            let Some(made) = made else {
+                stack.pop();
+                alive = false;
+                continue;
+            };
+            self.made[k] = made;
+            alive = (made != Made::Paid || self.pay(pays)) && self.apply(k) && self.propagate();
             if !alive {
                 for &i in &self.queue {
                     self.queued[i as usize] = false;
@@ -356,5 +424,5 @@ fn time_choices(instance: &Instance, a: usize, b: usize, out: &mut Vec<Choice>) 
             _ => merged.push((low, high)),
         }
     }
-    out.extend(merged.into_iter().map(|(low, high)| Choice { a: a as u32, b: b as u32, low, high, weight: None }));
+    out.extend(merged.into_iter().map(|(low, high)| Choice { a: a as u32, b: b as u32, low, high, pays: Pays::Never }));
 }

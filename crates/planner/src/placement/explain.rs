@@ -19,6 +19,9 @@ pub(crate) struct Core {
 
 /// Reduces an infeasible instance to a core.
 pub(crate) fn core(instance: &Instance, options: &PlacementOptions, meter: &mut Meter) -> Core {
+    if let Some(alone) = too_large(instance) {
+        return alone;
+    }
     let before = meter.spent();
     let bound = bounds::lower_bound(instance);
     let mut items: Vec<u32> = (0..instance.items.len() as u32).collect();
@@ -70,6 +73,24 @@ pub(crate) fn core(instance: &Instance, options: &PlacementOptions, meter: &mut 
         cause,
         irreducible,
     }
+}
+
+/// The largest item that ends past the capacity with nothing else there, if one does: no search says more.
+fn too_large(instance: &Instance) -> Option<Core> {
+    let end = |i: usize| {
+        let item = &instance.items[i];
+        item.pin.unwrap_or_else(|| bounds::lowest_alone(instance, i)) + item.height
+    };
+    let alone = (0..instance.items.len()).filter(|&i| instance.items[i].height > 0 && end(i) > instance.capacity);
+    let item = alone.max_by_key(|&i| (instance.items[i].height, std::cmp::Reverse(i)))?;
+    let items = vec![item as u32];
+    Some(Core {
+        slots: common_slots(instance, &items),
+        needed: Some(end(item)),
+        cause: if instance.items[item].pin.is_some() { Cause::Pins } else { Cause::TooLarge },
+        items,
+        irreducible: true,
+    })
 }
 
 /// Items that are all live at one step simply add up: leave out as many as the excess allows.

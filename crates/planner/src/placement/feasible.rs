@@ -1,10 +1,10 @@
 //! Does an instance fit below a ceiling? The cheap answers first, then an exact one.
 
-use super::board::Fit;
+use super::board::{Board, Fit};
 use super::counters::Meter;
 use super::disjunction;
 use super::greedy::{self, Keys, ORDERS};
-use super::instance::Instance;
+use super::instance::{Instance, UNLIMITED};
 use super::local;
 use super::options::PlacementOptions;
 use super::sections::Sections;
@@ -41,6 +41,19 @@ pub(crate) fn quick(instance: &Instance, ceiling: i64, meter: &mut Meter) -> Opt
         .map(|found| found.0)
 }
 
+/// Are the pinned items clear of each other and of the reserved ranges? The searches take that for granted.
+fn pins_agree(instance: &Instance) -> bool {
+    let mut board = Board::new(instance);
+    let pinned = (0..instance.items.len()).filter(|&i| instance.items[i].pin.is_some());
+    for i in pinned {
+        match board.find(i, Fit::First, UNLIMITED) {
+            Some(at) => board.put(i, at),
+            None => return false,
+        }
+    }
+    true
+}
+
 /// Exact answer by the search that suits the instance, within a limit of work.
 pub(crate) fn decide(
     kept: &Instance,
@@ -51,6 +64,9 @@ pub(crate) fn decide(
 ) -> Answer {
     if !options.switches.exact || !kept.can_be_searched() {
         return Answer::Unknown;
+    }
+    if !pins_agree(kept) {
+        return Answer::Fails;
     }
     if kept.flat {
         let sections = Sections::new(kept, options.switches.dominate);
@@ -63,8 +79,8 @@ pub(crate) fn decide(
             Found::Unknown => Answer::Unknown,
         }
     } else {
-        match disjunction::search(kept, ceiling, u64::MAX, limit, meter) {
-            disjunction::Outcome::Placed(offsets, _) => Answer::Fits(offsets),
+        match disjunction::search(kept, &disjunction::Ask::below(ceiling), limit, meter) {
+            disjunction::Outcome::Placed(offsets) => Answer::Fits(offsets),
             disjunction::Outcome::Impossible => Answer::Fails,
             disjunction::Outcome::Unknown => Answer::Unknown,
         }

@@ -132,6 +132,11 @@ impl Item {
         &self.rects[from..to.max(from)]
     }
 
+    /// The highest end of a member, counted from the item's offset; those of no bytes count too.
+    pub fn end_of_members(&self) -> i64 {
+        self.members.iter().map(|m| m.delta + m.size).max().unwrap_or(0)
+    }
+
     /// Lowest offset not below `low` that the alignment allows.
     pub fn lowest_from(&self, low: i64) -> i64 {
         align_up(low, self.align, self.residue)
@@ -306,8 +311,7 @@ impl Instance {
 
     /// Is every member within the capacity, those of no bytes too?
     pub fn keeps_ends(&self, offsets: &[i64]) -> bool {
-        let end = |i: &Item| i.members.iter().map(|m| m.delta + m.size).max().unwrap_or(0);
-        self.items.iter().zip(offsets).all(|(i, &o)| o + end(i) <= self.capacity)
+        self.items.iter().zip(offsets).all(|(i, &o)| o + i.end_of_members() <= self.capacity)
     }
 
     /// Do two items clash when placed at these offsets?

@@ -10,8 +10,10 @@ mod byteless;
 mod counters;
 mod disjunction;
 mod eject;
+mod exhaustive;
 mod explain;
 mod feasible;
+mod goals;
 mod greedy;
 mod hints;
 mod instance;
@@ -21,6 +23,7 @@ mod penalty;
 mod portfolio;
 mod race;
 mod result;
+mod ruled_out;
 mod sections;
 mod spaces;
 mod statement;
@@ -33,6 +36,8 @@ pub use result::{Cause, Conflict, Placement, PlacementError, SpaceAnswer, Traffi
 
 use bounds::Reason;
 use counters::Meter;
+use exhaustive::{Outcome, Question};
+use goals::Measure;
 use instance::Instance;
 use npumem_ir::plan::{Origin, Residency, SpaceUse, Stop};
 use npumem_ir::problem::Goal;
@@ -58,8 +63,102 @@ pub fn place(
     let root = statement::groups(problem);
     let allowed = statement::allowed_spaces(problem, &root)?;
     let mut meter = Meter::new(options.work_limit(), cancel);
-    let spaces::Assignment { home, traffic } = spaces::assign(problem, &root, &allowed, options, &mut meter)?;
-    let (home, byteless) = byteless::part(problem, &root, home);
+    let (home, groups) = spaces::choices(problem, &root, &allowed);
+    let measures = goals::measures(problem, !groups.is_empty());
+    let question = Question { problem, root: &root, home: &home, groups: &groups, options };
+    let mut ruled_out = false;
+    let mut exact = None;
+    match exhaustively(&question, &measures, &mut meter) {
+        Some(Outcome::Chosen(chosen)) => {
+            let placed = from_chosen(&question, &measures, &chosen, &mut meter)?;
+            if chosen.proven {
+                return Ok(placed);
+            }
+            exact = Some(placed);
+        }
+        Some(Outcome::Impossible) => ruled_out = !groups.is_empty(),
+        Some(Outcome::Unknown) | None => {}
+    }
+    let mut placed = by_portfolio(&question, &measures, &mut meter)?;
+    if !groups.is_empty() && !matches!(placed.verdict, Verdict::Fits) {
+        let proof = if ruled_out {
+            Some(ruled_out::by_trial(&question, &mut meter))
+        } else {
+            ruled_out::at_once(problem, &root, &home, &groups, options, &mut meter)
+        };
+        placed.verdict = proof.map_or(Verdict::Undecided, Verdict::Infeasible);
+    }
+    Ok(match exact {
+        Some(exact) if value(&exact, &measures) <= value(&placed, &measures) => exact,
+        _ => placed,
+    })
+}
+
+/// Most placed buffers that are searched exhaustively.
+const EXHAUSTIVE: usize = 32;
+
+/// Everything at once, where the problem is small and asks for more than each space's own peak.
+fn exhaustively(question: &Question, measures: &[Measure], meter: &mut Meter) -> Option<Outcome> {
+    let choosing = !question.groups.is_empty();
+    let placed = question.home.iter().flatten().count();
+    if question.options.effort == Effort::Fast
+        || !question.options.switches.exact
+        || placed > EXHAUSTIVE
+        || question.groups.len() > spaces::EXACT_GROUPS
+        || (!choosing && goals::are_plain(measures))
+    {
+        return None;
+    }
+    let share = meter.left() / if choosing { 2 } else { 8 };
+    Some(exhaustive::run(question, measures, share, meter))
+}
+
+/// The answer that an exhaustive search gave.
+fn from_chosen(
+    question: &Question,
+    measures: &[Measure],
+    chosen: &exhaustive::Chosen,
+    meter: &mut Meter,
+) -> Result<Placement, PlacementError> {
+    let Question { problem, root, groups, options, .. } = *question;
+    let (home, byteless) = byteless::part(problem, root, chosen.home.clone());
+    let byteless = byteless::place(problem, &byteless)?;
+    let statements = statement::split(problem, &home);
+    let mut solved = Vec::with_capacity(statements.len());
+    for (s, offsets) in statements.iter().zip(&chosen.offsets) {
+        let instance = Instance::new(&s.raw).map_err(|c| statement::contradiction(problem, s, &c))?;
+        let outcome = portfolio::stated(&instance, offsets.clone(), chosen.proven, measures, s.space, meter);
+        solved.push((instance, outcome));
+    }
+    let mut placed = assemble(problem, options, root, &statements, &solved, meter);
+    byteless.join(&mut placed);
+    if !groups.is_empty() {
+        let bytes = Bytes(spaces::traffic(groups, &chosen.home));
+        placed.traffic = Some(Traffic { bytes, bound: if chosen.proven { bytes } else { Bytes(0) } });
+    }
+    Ok(placed)
+}
+
+/// The value of a plan by the measures, the most important first; one that does not fit is worse than any that does.
+fn value(placed: &Placement, measures: &[Measure]) -> (bool, Vec<u64>) {
+    let peaks = || placed.plan.spaces.iter().map(|s| s.peak.get());
+    let of = |m: &Measure| match m {
+        Measure::Peak(s) => placed.plan.spaces[s.index()].peak.get(),
+        Measure::TotalPeak => peaks().fold(0, u64::saturating_add),
+        Measure::MaxPeak => peaks().max().unwrap_or(0),
+        Measure::Cost => placed.reuse_cost,
+        Measure::Moved => placed.moved.get(),
+        Measure::Traffic => placed.traffic.map_or(0, |t| t.bytes.get()),
+    };
+    (placed.verdict != Verdict::Fits, measures.iter().map(of).collect())
+}
+
+/// An assignment by traffic, then each space for itself.
+fn by_portfolio(question: &Question, measures: &[Measure], meter: &mut Meter) -> Result<Placement, PlacementError> {
+    let Question { problem, root, groups, options, .. } = *question;
+    let _ = measures;
+    let spaces::Assignment { home, traffic } = spaces::assign(problem, question.home.to_vec(), groups, options, meter);
+    let (home, byteless) = byteless::part(problem, root, home);
     let byteless = byteless::place(problem, &byteless)?;
     let mut statements = statement::split(problem, &home);
     let mut solved = Vec::with_capacity(statements.len());
@@ -68,16 +167,16 @@ pub fn place(
         // The instance says all of it, in less memory.
         let raw = std::mem::take(&mut s.raw);
         let raw = raw.buffers.iter().any(|b| b.size == 0).then_some(raw);
-        let outcome = portfolio::solve(&instance, problem.goals(), options, &mut meter)
+        let outcome = portfolio::solve(&instance, problem.goals(), options, meter)
             .map_err(|item| pin_clash(problem, s, &instance, item))?;
         match raw {
             Some(raw) if !instance.keeps_ends(&outcome.offsets) => {
-                solved.push(byteless::within(problem, s, raw, &outcome, options, &mut meter)?);
+                solved.push(byteless::within(problem, s, raw, &outcome, options, meter)?);
             }
             _ => solved.push((instance, outcome)),
         }
     }
-    let mut placed = assemble(problem, options, &root, &statements, &solved, &mut meter);
+    let mut placed = assemble(problem, options, root, &statements, &solved, meter);
     byteless.join(&mut placed);
     placed.traffic = traffic;
     let stop = &mut placed.plan.origin.stop;
@@ -275,13 +374,23 @@ fn conflict(
     let members = core.items.iter().flat_map(|&i| instance.items[i as usize].members.iter());
     let mut buffers: Vec<BufferId> = members.map(|m| s.ids[m.buffer as usize]).collect();
     buffers.sort_unstable();
+    let (mut needed, mut irreducible) = (core.needed.map(|n| Bytes(n as u64 * instance.unit)), core.irreducible);
+    let capacity = problem.space(s.space).capacity;
+    if core.items.len() == 1 && buffers.len() > 1 {
+        // A group is as large as it is; where one member is too large by itself, the others are beside the point.
+        let size = |id: &BufferId| problem.buffer(*id).size;
+        match buffers.iter().copied().find(|id| capacity.is_some_and(|c| size(id) > c)) {
+            Some(alone) => (buffers, needed) = (vec![alone], Some(size(&alone))),
+            None => irreducible = false,
+        }
+    }
     Conflict {
         space: s.space,
         buffers,
         steps: core.slots.iter().map(|&slot| slot_step(instance, slot)).collect(),
-        needed: core.needed.map(|n| Bytes(n as u64 * instance.unit)),
-        capacity: problem.space(s.space).capacity,
-        irreducible: core.irreducible,
+        needed,
+        capacity,
+        irreducible,
         cause: core.cause,
     }
 }

@@ -3,6 +3,7 @@
 use super::board::Fit;
 use super::bounds::{self, Bound, Reason};
 use super::counters::Meter;
+use super::goals::Measure;
 use super::greedy::{self, Keys, Most, Order};
 use super::instance::{Instance, UNLIMITED};
 use super::options::{Effort, PlacementOptions};
@@ -10,6 +11,7 @@ use super::race::{self, Halt};
 use super::sections::Sections;
 use super::valley::{Found, Run, Search};
 use super::{disjunction, hints, local, penalty, tiers, windows};
+use npumem_ir::SpaceId;
 use npumem_ir::plan::Stop;
 use npumem_ir::problem::Goal;
 
@@ -35,10 +37,15 @@ pub(crate) fn solve(
     meter: &mut Meter,
 ) -> Result<SpaceOutcome, u32> {
     let bound = bounds::lower_bound(instance);
-    let only_fit =
-        goals.first().is_some_and(|g| matches!(g, Goal::Fit | Goal::ReuseCost | Goal::KeepHints | Goal::Traffic))
-            && instance.capacity < UNLIMITED;
+    // The first goal that says something here; without one any plan that fits will do.
+    let only_fit = match goals.iter().find(|g| says_something(instance, **g)) {
+        Some(goal) => matches!(goal, Goal::ReuseCost | Goal::KeepHints),
+        None => instance.capacity < UNLIMITED,
+    };
     let target = if only_fit { bound.value.max(instance.capacity) } else { bound.value };
+    let refuted = bound.value > instance.capacity;
+    // No plan fits, whatever the search finds: how far off the best one is may take a moment, but not the budget.
+    let limit = meter.narrow(if refuted { WHEN_REFUTED } else { u64::MAX });
     let before = meter.spent();
     let keys = Keys::new(instance);
     let searching = options.effort > Effort::Fast;
@@ -56,9 +63,10 @@ pub(crate) fn solve(
         stop: Stop::Exhausted,
         cost: 0,
         cost_bound: instance.fixed_cost,
-        infeasible: bound.value > instance.capacity,
+        infeasible: refuted,
         bound,
     };
+    let searching = searching && !(refuted && only_fit);
     if searching && options.switches.local && instance.items.len() < windows::FEWEST {
         squeeze(instance, &keys, target, options, meter, &mut out);
     }
@@ -74,9 +82,65 @@ pub(crate) fn solve(
         exact(instance, target, only_fit, options, meter, &mut out);
     }
     secondary(instance, goals, only_fit, options, meter, &mut out);
+    meter.widen(limit);
     finish(instance, goals, only_fit, meter, &mut out);
     Ok(out)
 }
+
+/// The answer for one space whose offsets another search found. Proven is that no plan is better by the measures.
+pub(crate) fn stated(
+    instance: &Instance,
+    offsets: Vec<i64>,
+    proven: bool,
+    measures: &[Measure],
+    space: SpaceId,
+    meter: &Meter,
+) -> SpaceOutcome {
+    let peak = instance.peak(&offsets);
+    let mut bound = bounds::lower_bound(instance);
+    // The first measure of this space is as small as it can be with these buffers in it.
+    let is_first = |m: &Measure| match m {
+        Measure::Peak(s) => *s == space,
+        Measure::TotalPeak => true,
+        Measure::MaxPeak | Measure::Cost | Measure::Moved | Measure::Traffic => false,
+    };
+    let of_space = |m: &&Measure| !matches!(m, Measure::Peak(s) if *s != space) && !matches!(m, Measure::Traffic);
+    if proven && measures.iter().find(of_space).is_some_and(is_first) && peak > bound.value {
+        bound = Bound { value: peak, reason: Reason::Search };
+    }
+    if instance.items.is_empty() {
+        bound.reason = Reason::Empty;
+    }
+    let cost = instance.cost(&offsets);
+    let stop = match proven {
+        true => Stop::Optimal,
+        false if meter.is_interrupted() => Stop::Interrupted,
+        false => Stop::Budget,
+    };
+    SpaceOutcome {
+        offsets,
+        peak,
+        bound,
+        method: "exhaustive".to_owned(),
+        stop,
+        cost,
+        cost_bound: if proven && measures.contains(&Measure::Cost) { cost } else { instance.fixed_cost },
+        infeasible: false,
+    }
+}
+
+/// Does a goal tell two placements of one space apart?
+fn says_something(instance: &Instance, goal: Goal) -> bool {
+    match goal {
+        Goal::Peak | Goal::TotalPeak | Goal::MaxPeak => true,
+        Goal::ReuseCost => !instance.penalties.is_empty(),
+        Goal::KeepHints => instance.items.iter().any(|i| i.hint.is_some()),
+        Goal::Fit | Goal::Traffic => false,
+    }
+}
+
+/// Work for the smallest peak where the bound alone says that no plan fits.
+const WHEN_REFUTED: u64 = 50_000_000;
 
 /// Up to so many items the local search is short and comes before the exact one.
 const LOCAL_ITEMS: usize = 600;
@@ -292,8 +356,8 @@ fn exact_shapes(
 ) {
     let attempt = |ceiling: i64, limit: u64, halt: Halt| {
         let mut own = Meter::within(limit, halt);
-        let found = match disjunction::search(instance, ceiling, u64::MAX, limit, &mut own) {
-            disjunction::Outcome::Placed(offsets, _) => Found::Placed(offsets),
+        let found = match disjunction::search(instance, &disjunction::Ask::below(ceiling), limit, &mut own) {
+            disjunction::Outcome::Placed(offsets) => Found::Placed(offsets),
             disjunction::Outcome::Impossible => Found::Impossible,
             disjunction::Outcome::Unknown => Found::Unknown,
         };

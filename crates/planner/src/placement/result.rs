@@ -14,7 +14,7 @@ pub struct Placement {
     pub spaces: Vec<SpaceAnswer>,
     /// Total of the reuse penalties that the plan pays.
     pub reuse_cost: u64,
-    /// No plan within the capacities pays less.
+    /// No plan within the capacities that does as well by the goals before it pays less.
     pub reuse_cost_bound: u64,
     /// Bytes of buffers that left their hint.
     pub moved: Bytes,
@@ -27,7 +27,7 @@ pub struct Placement {
 pub struct Traffic {
     /// By the plan.
     pub bytes: Bytes,
-    /// No assignment that keeps the capacities has less.
+    /// No plan that keeps the capacities and does as well by the goals before it has less.
     pub bound: Bytes,
 }
 
@@ -91,6 +91,8 @@ pub enum Cause {
     Separation,
     /// Buffers that must be in one space may not all live in the same one.
     Spaces,
+    /// Whichever spaces the buffers get of those that they may live in, one of the spaces does not hold them.
+    Choices,
 }
 
 /// A problem that cannot be read as one.
@@ -199,6 +201,7 @@ impl fmt::Display for Conflict {
             Cause::Alignment => "no offset satisfies the alignments of buffers that move together",
             Cause::Separation => "buffers that must be kept apart are made to share bytes",
             Cause::Spaces => "buffers that must share a space may not live in the same one",
+            Cause::Choices => "no choice of spaces holds these buffers",
         };
         write!(f, "{what} (space {}): ", self.space)?;
         let shown = 8.min(self.buffers.len());

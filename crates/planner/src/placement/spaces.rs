@@ -13,19 +13,20 @@ use super::counters::Meter;
 use super::feasible::{self, Answer};
 use super::instance::Instance;
 use super::options::PlacementOptions;
-use super::result::{PlacementError, Traffic};
+use super::result::Traffic;
 use super::statement;
 use npumem_ir::{Bytes, Problem, SpaceId};
 use std::collections::BTreeMap;
 
 /// Groups with a choice up to which the assignment is exact.
-const EXACT_GROUPS: usize = 14;
+pub(crate) const EXACT_GROUPS: usize = 14;
 
 /// Buffers that live in one space together, and where they may.
-struct Group {
-    root: u32,
-    members: Vec<u32>,
-    allowed: Vec<SpaceId>,
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub root: u32,
+    pub members: Vec<u32>,
+    pub allowed: Vec<SpaceId>,
     traffic: u64,
     /// Bytes times steps.
     area: u128,
@@ -37,14 +38,8 @@ pub(crate) struct Assignment {
     pub traffic: Option<Traffic>,
 }
 
-/// Gives every placed buffer a space.
-pub(crate) fn assign(
-    problem: &Problem,
-    root: &[u32],
-    allowed: &[Vec<SpaceId>],
-    options: &PlacementOptions,
-    meter: &mut Meter,
-) -> Result<Assignment, PlacementError> {
+/// The first space of every placed buffer, and the groups that have a choice.
+pub(crate) fn choices(problem: &Problem, root: &[u32], allowed: &[Vec<SpaceId>]) -> (Vec<Option<SpaceId>>, Vec<Group>) {
     let placed = statement::placed_groups(problem, root);
     let mut home: Vec<Option<SpaceId>> = vec![None; root.len()];
     let mut choosing: BTreeMap<u32, Group> = BTreeMap::new();
@@ -72,18 +67,34 @@ pub(crate) fn assign(
         let steps: u128 = b.live.iter().map(|l| u128::from(l.steps.len())).sum();
         group.area = group.area.saturating_add(u128::from(b.size.get()).saturating_mul(steps));
     }
-    if choosing.is_empty() {
-        return Ok(Assignment { home, traffic: None });
+    (home, choosing.into_values().collect())
+}
+
+/// Gives every placed buffer a space, for the least traffic.
+pub(crate) fn assign(
+    problem: &Problem,
+    mut home: Vec<Option<SpaceId>>,
+    groups: &[Group],
+    options: &PlacementOptions,
+    meter: &mut Meter,
+) -> Assignment {
+    if groups.is_empty() {
+        return Assignment { home, traffic: None };
     }
-    let groups: Vec<Group> = choosing.into_values().collect();
     let before = meter.spent();
     let traffic = if groups.len() <= EXACT_GROUPS && options.switches.exact {
-        exact(problem, &groups, &mut home, options, meter)
+        exact(problem, groups, &mut home, options, meter)
     } else {
-        filling(problem, &groups, &mut home, options, meter)
+        filling(problem, groups, &mut home, options, meter)
     };
     meter.book("spaces", before);
-    Ok(Assignment { home, traffic: Some(traffic) })
+    Assignment { home, traffic: Some(traffic) }
+}
+
+/// The traffic of an assignment.
+pub(crate) fn traffic(groups: &[Group], home: &[Option<SpaceId>]) -> u64 {
+    let of = |g: &Group| g.members.first().and_then(|&m| home[m as usize]).map_or(0, |s| cost(g, s));
+    groups.iter().map(of).fold(0, u64::saturating_add)
 }
 
 fn put(home: &mut [Option<SpaceId>], group: &Group, space: SpaceId) {
@@ -93,7 +104,7 @@ fn put(home: &mut [Option<SpaceId>], group: &Group, space: SpaceId) {
 }
 
 /// What a group costs in a space.
-fn cost(group: &Group, space: SpaceId) -> u64 {
+pub(crate) fn cost(group: &Group, space: SpaceId) -> u64 {
     if group.allowed.first() == Some(&space) { 0 } else { group.traffic }
 }
 
@@ -273,10 +284,7 @@ fn filling(
         }
         inside.retain(|&g| groups[g].members.first().is_some_and(|&m| home[m as usize] > Some(space)));
     }
-    let total = groups
-        .iter()
-        .map(|g| g.members.first().and_then(|&m| home[m as usize]).map_or(0, |s| cost(g, s)))
-        .fold(0, u64::saturating_add);
+    let total = traffic(groups, home);
     Traffic { bytes: Bytes(total), bound: Bytes(bound(problem, groups).min(total)) }
 }
 

@@ -133,14 +133,19 @@ fn a_buffer_of_no_bytes_past_the_capacity_is_infeasible() {
 
 #[test]
 fn optimal_is_claimed_only_when_every_goal_is_proven() {
-    for text in [
-        "npumem-problem 1\nname mp\ngoal max-peak\nspace S0 capacity=8\nspace S1 capacity=8\n\
-         buffer b0 size=3 live=[0,1) in=S0,S1\nbuffer b1 size=3 live=[0,1) in=S0,S1\n",
-        "npumem-problem 1\nname h\ngoal keep-hints\ngoal reuse-cost\nspace S capacity=8\n\
-         buffer a size=2 live=[0,1) hint=S+0\nbuffer b size=2 live=[2,3) hint=S+0\nreuse-penalty a b cost=1\n",
-    ] {
+    use npumem_ir::plan::Stop;
+    let max_peak = "npumem-problem 1\nname mp\ngoal max-peak\nspace S0 capacity=8\nspace S1 capacity=8\n\
+        buffer b0 size=3 live=[0,1) in=S0,S1\nbuffer b1 size=3 live=[0,1) in=S0,S1\n";
+    let hints = "npumem-problem 1\nname h\ngoal keep-hints\ngoal reuse-cost\nspace S capacity=8\n\
+        buffer a size=2 live=[0,1) hint=S+0\nbuffer b size=2 live=[2,3) hint=S+0\nreuse-penalty a b cost=1\n";
+    for (text, without, peak) in [(max_peak, 6, 3), (hints, 4, 2)] {
         let placed = place(&named(text), &PlacementOptions::default(), None).unwrap();
-        assert_ne!(placed.plan.origin.stop, npumem_ir::plan::Stop::Optimal, "{text}");
+        assert_eq!((placed.plan.origin.stop, placed.plan.spaces[0].peak), (Stop::Optimal, Bytes(peak)), "{text}");
+        // Without the exact search it may be no better, and says so.
+        let mut options = PlacementOptions::default();
+        options.switches.set("exact", false);
+        let placed = place(&named(text), &options, None).unwrap();
+        assert!(placed.plan.spaces[0].peak <= Bytes(without) && placed.plan.origin.stop != Stop::Optimal, "{text}");
     }
     let text = "npumem-problem 1\nname k\ngoal reuse-cost\ngoal peak\nspace S capacity=10 align=3\n\
          buffer a size=2 live=[0,1) align=2\nbuffer b size=3 live=[0,1)\n";

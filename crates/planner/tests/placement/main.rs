@@ -7,3 +7,4 @@ mod laws;
 mod oracle;
 mod random;
 mod refused;
+mod sequences;
