@@ -66,7 +66,6 @@ pub(crate) fn solve(
         infeasible: refuted,
         bound,
     };
-    let searching = searching && !(refuted && only_fit);
     if searching && options.switches.local && instance.items.len() < windows::FEWEST {
         squeeze(instance, &keys, target, options, meter, &mut out);
     }
@@ -79,7 +78,7 @@ pub(crate) fn solve(
         squeeze_large(instance, &keys, found.winner, target, meter, &mut out);
     }
     if searching && options.switches.exact && instance.items.len() <= EXACT_ITEMS {
-        exact(instance, target, only_fit, options, meter, &mut out);
+        exact(instance, target, only_fit && !refuted, options, meter, &mut out);
     }
     secondary(instance, goals, only_fit, options, meter, &mut out);
     meter.widen(limit);
