@@ -37,10 +37,11 @@ fn drawn(random: &mut Random) -> Problem {
     for s in &mut p.spaces {
         s.capacity = Some(Bytes((capacity + random.below(3)).saturating_sub(random.below(4))));
     }
-    if f.spaces > 1 && random.chance(20) {
-        if let Some(last) = p.spaces.last_mut() {
-            last.capacity = None;
-        }
+    if f.spaces > 1
+        && random.chance(20)
+        && let Some(last) = p.spaces.last_mut()
+    {
+        last.capacity = None;
     }
     if random.chance(50) {
         for b in &mut p.buffers {
