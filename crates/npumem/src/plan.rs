@@ -141,7 +141,7 @@ pub fn explain(problem: &Problem, conflict: &Conflict) -> Infeasible {
         // No one space is to blame: all that some of these buffers may live in are.
         let may = |s: &npumem_ir::SpaceId| conflict.buffers.iter().any(|id| problem.buffer(*id).spaces.contains(s));
         let spaces: Vec<&Space> = problem.spaces().filter(|(id, _)| may(id)).map(|(_, space)| space).collect();
-        let capacity = spaces.iter().map(|s| s.capacity).try_fold(Bytes::ZERO, |sum, c| sum.checked_add(c?));
+        let capacity = spaces.iter().map(|s| s.capacity).sum::<Option<Bytes>>();
         let names: Vec<&str> = spaces.iter().map(|s| s.name.as_str()).collect();
         return Infeasible { reason, space: names.join(", "), capacity, needed, conflicts, advice };
     }

@@ -100,12 +100,20 @@ struct Solver<'a> {
     queue: Vec<u32>,
     queued: Vec<bool>,
     work: u64,
+    /// Where the work ends, also amid a propagation.
+    limit: u64,
+    stopped: bool,
 }
 
 /// Finds a placement that does what is asked.
 pub(crate) fn search(instance: &Instance, ask: &Ask, limit: u64, meter: &mut Meter) -> Outcome {
     let Some(mut solver) = Solver::new(instance, ask) else { return Outcome::Unknown };
-    let outcome = if solver.root() { solver.walk(limit, meter) } else { Outcome::Impossible };
+    solver.limit = limit;
+    let outcome = match solver.root() {
+        true => solver.walk(limit, meter),
+        false if solver.stopped => Outcome::Unknown,
+        false => Outcome::Impossible,
+    };
     meter.spend(solver.work);
     outcome
 }
@@ -197,6 +205,8 @@ impl<'a> Solver<'a> {
             queue: Vec::new(),
             queued: vec![false; n],
             work: pairs,
+            limit: u64::MAX,
+            stopped: false,
         })
     }
 
@@ -251,18 +261,59 @@ impl<'a> Solver<'a> {
 
     /// Runs bounds through the choices until nothing changes.
     fn propagate(&mut self) -> bool {
+        // So many bounds change when nothing is wrong; where far more do, a cycle may chase its own tail.
+        let usual = 16 * self.bounds.len() as u64;
+        let mut changes = 0;
         while let Some(i) = self.queue.pop() {
             self.queued[i as usize] = false;
+            changes += 1;
+            self.stopped |= self.work > self.limit;
+            if self.stopped || (changes % usual == 0 && self.has_rising_cycle()) {
+                self.forget_queue();
+                return false;
+            }
             for k in 0..self.of[i as usize].len() {
                 let c = self.of[i as usize][k] as usize;
                 self.work += 1;
                 if !self.apply(c) {
-                    for &i in &self.queue {
-                        self.queued[i as usize] = false;
-                    }
-                    self.queue.clear();
+                    self.forget_queue();
                     return false;
                 }
+            }
+        }
+        true
+    }
+
+    fn forget_queue(&mut self) {
+        for &i in &self.queue {
+            self.queued[i as usize] = false;
+        }
+        self.queue.clear();
+    }
+
+    /// Do choices that are made put an item above itself? Bounds would rise past every ceiling, one round at a time.
+    fn has_rising_cycle(&mut self) -> bool {
+        let mut lowest = vec![0i64; self.bounds.len()];
+        let made: Vec<(usize, usize, i64)> = (self.choices.iter().zip(&self.made))
+            .filter_map(|(c, made)| match made {
+                // b <= a + low, so a >= b - low.
+                Made::Below => Some((c.b as usize, c.a as usize, -c.low)),
+                Made::Above => Some((c.a as usize, c.b as usize, c.high)),
+                Made::Open | Made::Paid | Made::Kept => None,
+            })
+            .collect();
+        self.work += (made.len() * lowest.len()) as u64 / 4;
+        for _ in 0..=lowest.len() {
+            let mut rises = false;
+            for &(from, to, by) in &made {
+                let at = lowest[from].saturating_add(by);
+                if at > lowest[to] {
+                    lowest[to] = at;
+                    rises = true;
+                }
+            }
+            if !rises {
+                return false;
             }
         }
         true
@@ -393,11 +444,11 @@ impl<'a> Solver<'a> {
             };
             self.made[k] = made;
             alive = (made != Made::Paid || self.pay(pays)) && self.apply(k) && self.propagate();
+            if self.stopped {
+                return Outcome::Unknown;
+            }
             if !alive {
-                for &i in &self.queue {
-                    self.queued[i as usize] = false;
-                }
-                self.queue.clear();
+                self.forget_queue();
             }
         }
     }

@@ -32,7 +32,7 @@ fn drawn(random: &mut Random) -> Problem {
     f.byteless = random.chance(15);
     f.penalties = random.chance(60);
     let buffers = if f.spaces == 1 { 5 } else { 4 };
-    let capacity = 2 + random.below(6);
+    let capacity = 2 + random.below(5);
     let mut p = problem(random, f, buffers, 3, 5, Some(capacity));
     for s in &mut p.spaces {
         s.capacity = Some(Bytes((capacity + random.below(3)).saturating_sub(random.below(4))));

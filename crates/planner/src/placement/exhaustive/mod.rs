@@ -87,7 +87,8 @@ fn in_turn(question: &Question, measures: &[Measure], meter: &mut Meter) -> Outc
 
 /// The peak of each space, in bytes.
 fn peaks(question: &Question, chosen: &Chosen) -> Vec<u64> {
-    let statements = statement::split(question.problem, &chosen.home);
+    let (home, _) = byteless::part(question.problem, question.root, chosen.home.clone());
+    let statements = statement::split(question.problem, &home);
     let peak = |(s, offsets): (&statement::Statement, &Vec<i64>)| {
         Instance::new(&s.raw).map_or(0, |i| i.peak(offsets) as u64 * i.unit)
     };
