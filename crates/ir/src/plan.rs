@@ -80,7 +80,7 @@ pub struct SpaceUse {
     pub space: String,
     /// The highest end of any residency in it: the memory that must be there.
     pub peak: Bytes,
-    /// No plan of the same problem needs less.
+    /// No plan of the same problem that has the same buffers in this space needs less; where no buffer has a choice, no plan.
     pub lower_bound: Bytes,
     /// Why that is a bound, in words: "largest live load at step 12".
     pub bound_reason: String,

@@ -6,6 +6,7 @@
 //! that never coexist only one counts.
 
 use super::arith::gcd;
+use super::clique;
 use super::instance::Instance;
 
 /// A bound and why it holds.
@@ -27,6 +28,8 @@ pub(crate) enum Reason {
     Padded { slot: usize },
     /// One item alone reaches that high.
     Item { item: usize },
+    /// Items that pairwise exclude each other, though no step has them all.
+    Clique,
     /// A search ruled out everything below.
     Search,
 }
@@ -102,6 +105,10 @@ pub(crate) fn lower_bound(instance: &Instance) -> Bound {
         if let Some((slot, load)) = exclusive_loads(instance) {
             raise(above_reserved(instance, load), Reason::Load { slot });
         }
+        if let Some((load, members)) = clique::heaviest(instance) {
+            let reason = common_slot(instance, &members).map_or(Reason::Clique, |slot| Reason::Load { slot });
+            raise(above_reserved(instance, load), reason);
+        }
     } else {
         let loads = loads(instance);
         if let Some((slot, load)) = arg_max(&loads) {
@@ -116,6 +123,14 @@ pub(crate) fn lower_bound(instance: &Instance) -> Bound {
         raise(low + item.height, Reason::Item { item: index });
     }
     best
+}
+
+/// A slot in which all of them are live.
+fn common_slot(instance: &Instance, members: &[u32]) -> Option<usize> {
+    let items = || members.iter().map(|&i| &instance.items[i as usize]);
+    let last = items().map(|i| i.start).max()?;
+    let live = |i: &super::instance::Item| i.rects.iter().any(|r| r.start <= last && last < r.end);
+    items().all(live).then_some(last as usize)
 }
 
 fn arg_max(values: &[i64]) -> Option<(usize, i64)> {

@@ -39,7 +39,7 @@ pub(crate) fn core(instance: &Instance, options: &PlacementOptions, meter: &mut 
                 items = vec![item as u32];
                 cause = if instance.items[item].pin.is_some() { Cause::Pins } else { Cause::TooLarge };
             }
-            Reason::Empty | Reason::Search => {}
+            Reason::Empty | Reason::Clique | Reason::Search => {}
         }
     }
     // Smallest first, so that the large ones remain.

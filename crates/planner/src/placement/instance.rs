@@ -275,6 +275,11 @@ impl Instance {
             finish_item(item, problem)?;
         }
         relate(problem, &mut items, &item_of, &delta, unit)?;
+        // Members that never coexist with each other alone: nothing outside asks which of them a rectangle is.
+        for item in items.iter_mut().filter(|i| i.exclusive.is_empty() && i.rects.len() > 1 && !i.in_turn) {
+            merge_rects(&mut item.rects);
+            item.in_turn = item.rects.windows(2).all(|w| w[0].end <= w[1].start);
+        }
         let (penalties, fixed_cost) = penalties_of(problem, &item_of, &delta, unit);
         let plain = items.iter().all(|i| i.is_rectangle() && i.apart.is_empty() && i.exclusive.is_empty());
         let flat = items.iter().all(Item::is_flat);

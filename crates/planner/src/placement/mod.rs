@@ -7,6 +7,7 @@ mod arith;
 mod board;
 mod bounds;
 mod byteless;
+mod clique;
 mod counters;
 mod disjunction;
 mod eject;
@@ -234,6 +235,9 @@ fn pin_clash(problem: &Problem, s: &Statement, instance: &Instance, item: u32) -
     })
 }
 
+/// A bound of what was put in a space says nothing about other choices of spaces.
+const CHOSEN: &str = ", for the buffers that were put here";
+
 /// Puts the answers of the spaces together.
 fn assemble(
     problem: &Problem,
@@ -248,6 +252,7 @@ fn assemble(
     let mut answers = Vec::new();
     let (mut cost, mut cost_bound, mut moved) = (0u64, 0u64, 0u64);
     let mut verdict = Verdict::Fits;
+    let choosing = problem.buffers.iter().any(|b| b.spaces.len() > 1 && b.pin.is_none());
     for (s, (instance, outcome)) in statements.iter().zip(solved) {
         let mut peak = 0;
         for (index, item) in instance.items.iter().enumerate() {
@@ -275,7 +280,7 @@ fn assemble(
             space: space.name.clone(),
             peak,
             lower_bound,
-            bound_reason: reason_text(problem, s, instance, outcome),
+            bound_reason: reason_text(problem, s, instance, outcome) + if choosing { CHOSEN } else { "" },
             capacity: space.capacity,
         });
         let load = bounds::loads(instance).into_iter().max().unwrap_or(0);
@@ -358,6 +363,7 @@ fn reason_text(problem: &Problem, s: &Statement, instance: &Instance, outcome: &
             let name = m.map_or("", |m| problem.buffer(s.ids[m.buffer as usize]).name.as_str());
             format!("buffer {name} alone ends there")
         }
+        Reason::Clique => "buffers of which no two may share bytes".to_owned(),
         Reason::Search => "search ruled out every lower peak".to_owned(),
     }
 }

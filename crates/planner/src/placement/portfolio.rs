@@ -315,9 +315,25 @@ fn exact(
         return;
     }
     let before = meter.spent();
+    // Sections that are cliques of a graph of conflicts prune little: what is not proven soon is not proven late.
+    let has_exclusions = instance.items.iter().any(|i| !i.exclusive.is_empty());
+    let limit = meter.narrow(if has_exclusions { meter.left() / 4 } else { u64::MAX });
+    search_exactly(instance, target, only_fit, options, meter, out);
+    meter.widen(limit);
+    meter.book(if instance.flat { "valley" } else { "disjunction" }, before);
+}
+
+/// The search that suits the instance, within the meter's limit.
+fn search_exactly(
+    instance: &Instance,
+    target: i64,
+    only_fit: bool,
+    options: &PlacementOptions,
+    meter: &mut Meter,
+    out: &mut SpaceOutcome,
+) {
     if !instance.flat {
         exact_shapes(instance, options, target, only_fit, meter, out);
-        meter.book("disjunction", before);
         return;
     }
     let sections = Sections::new(instance, options.switches.dominate);
@@ -341,7 +357,6 @@ fn exact(
         };
         ladder(instance, "valley", options.threads, &mut lanes, meter, out);
     }
-    meter.book("valley", before);
 }
 
 /// The same for rigid shapes, by the search over disjunctions.

@@ -13,8 +13,13 @@ impl Run<'_, '_> {
             if self.state.limit(i as usize) != floor {
                 continue;
             }
-            if check && sections.of[i as usize].iter().any(|&u| self.state.floor(u as usize) != floor) {
-                return false;
+            if check {
+                let of = &sections.of[i as usize];
+                let other = of.iter().position(|&u| self.state.floor(u as usize) != floor);
+                self.search.work += other.map_or(of.len(), |k| k + 1) as u64;
+                if other.is_some() {
+                    return false;
+                }
             }
             out.push(i);
         }

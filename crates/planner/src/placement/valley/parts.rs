@@ -97,6 +97,7 @@ impl Run<'_, '_> {
                         continue;
                     }
                     self.visited[i as usize] = self.stamp;
+                    self.search.work += sections.of[i as usize].len() as u64;
                     for &v in &sections.of[i as usize] {
                         if self.label[v as usize] == u32::MAX {
                             self.label[v as usize] = group;

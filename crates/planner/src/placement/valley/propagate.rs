@@ -174,6 +174,10 @@ impl Run<'_, '_> {
             self.mark(t);
         }
         self.search.work += sections.conflicts[i].len() as u64;
+        if !self.search.instance.plain {
+            // Supports, tops and waiting members of all its sections, which may be a hundred cliques.
+            self.search.work += 4 * of.len() as u64;
+        }
         for &j in &sections.conflicts[i] {
             let j = j as usize;
             if self.state.limit(j) < top && !self.raise(j, top, fresh.clone()) {
