@@ -266,8 +266,8 @@ fn what_contradicts_itself_does_not_fit_and_names_its_buffers() {
     let cases = [
         ("buffer a size=8 live=[0,4) pin=S+0\nbuffer b size=8 live=[2,4) pin=S+4\n", "pinned offsets clash"),
         (
-            "buffer a size=8 live=[0,4)\nbuffer b size=4 live=[2,4)\ncolocated b a delta=2\nseparated a b\n",
-            "must share no byte",
+            "buffer a size=8 live=[0,4) pin=S+0\nbuffer b size=8 live=[5,6) pin=S+0\nseparated a b\n",
+            "pinned offsets clash",
         ),
     ];
     for (index, (body, why)) in cases.into_iter().enumerate() {
