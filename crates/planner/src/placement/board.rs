@@ -6,22 +6,26 @@
 //! list of pairs: memory stays linear in the number of rectangles.
 
 use super::instance::{Instance, Item, Rect};
+use super::touch::Weights;
 
 const BLOCK: usize = 512;
 
+/// Rectangles that are compared at once.
+pub(super) const BITS: usize = 16;
+
 /// Dense columns of up to `BLOCK` rectangles, sorted by `low`.
 #[derive(Clone, Default)]
-struct Block {
-    low: Vec<i64>,
-    high: Vec<i64>,
-    start: Vec<i32>,
-    end: Vec<i32>,
+pub(super) struct Block {
+    pub low: Vec<i64>,
+    pub high: Vec<i64>,
+    pub start: Vec<i32>,
+    pub end: Vec<i32>,
     owner: Vec<u32>,
     buffer: Vec<u32>,
     /// Hull of the times in the block.
-    first: i32,
-    last: i32,
-    highest: i64,
+    pub first: i32,
+    pub last: i32,
+    pub highest: i64,
 }
 
 /// Owner of a reserved range.
@@ -34,6 +38,8 @@ pub(crate) enum Fit {
     First,
     /// The gap that leaves the least room over; the lowest among equals.
     Best,
+    /// The place with the longest touch; best fit for items that are no plain rectangles.
+    Touch,
 }
 
 /// The placed rectangles of one space.
@@ -46,6 +52,8 @@ pub(crate) struct Board<'a> {
     pub peak: i64,
     /// Rectangles looked at.
     pub work: u64,
+    /// What touching fit goes by.
+    pub touch: Weights,
     scratch: Vec<(i64, i64)>,
     /// Items that were put, to clear them again.
     put: Vec<u32>,
@@ -62,6 +70,7 @@ impl<'a> Board<'a> {
             offsets: vec![UNPLACED; instance.items.len()],
             peak: 0,
             work: 0,
+            touch: Weights::default(),
             scratch: Vec::new(),
             put: Vec::new(),
         };
@@ -102,6 +111,62 @@ impl<'a> Board<'a> {
         for r in &item.rects {
             let low = offset + r.delta;
             self.insert((low, low + r.size), (r.start, r.end), index as u32, r.buffer);
+        }
+    }
+
+    /// Puts a placed item on the board again, which was cleared.
+    pub fn stand(&mut self, index: usize) {
+        let item = &self.instance.items[index];
+        for r in &item.rects {
+            let low = self.offsets[index] + r.delta;
+            self.insert((low, low + r.size), (r.start, r.end), index as u32, r.buffer);
+        }
+    }
+
+    /// Empties the board; what was placed keeps its offset.
+    pub fn clear(&mut self) {
+        self.blocks.clear();
+        self.reserve();
+    }
+
+    /// The rectangles on the board, to come back to.
+    pub(super) fn copy(&self) -> Vec<Block> {
+        self.blocks.clone()
+    }
+
+    /// The board as it was when it was copied; offsets stay.
+    pub(super) fn restore(&mut self, blocks: Vec<Block>) {
+        self.blocks = blocks;
+    }
+
+    /// Takes an item's offset away that is not on the board.
+    pub fn forget(&mut self, index: usize) {
+        self.offsets[index] = UNPLACED;
+    }
+
+    /// Gives an item that is not on the board another offset.
+    pub fn move_to(&mut self, index: usize, offset: i64) {
+        self.offsets[index] = offset;
+    }
+
+    /// Keeps only rectangles whose times `keep` wants on the board; items keep their offsets.
+    pub fn retain(&mut self, keep: impl Fn(i32, i32) -> bool) {
+        let mut old = std::mem::take(&mut self.blocks).into_iter();
+        let mut filled = Block::empty();
+        for block in &mut old {
+            for k in 0..block.low.len() {
+                if keep(block.start[k], block.end[k]) {
+                    filled.push(&block, k);
+                    if filled.low.len() == BLOCK / 2 {
+                        filled.hull();
+                        self.blocks.push(std::mem::replace(&mut filled, Block::empty()));
+                    }
+                }
+            }
+        }
+        if !filled.low.is_empty() {
+            filled.hull();
+            self.blocks.push(filled);
         }
     }
 
@@ -146,10 +211,18 @@ impl<'a> Board<'a> {
             return (pin + item.height <= ceiling && self.is_free(index, pin)).then_some(pin);
         }
         if item.is_rectangle() && item.apart.is_empty() && item.exclusive.is_empty() {
-            self.find_rectangle(item, fit, ceiling)
+            match fit {
+                Fit::Touch => self.find_touching(item, ceiling),
+                _ => self.find_rectangle(item, fit, ceiling),
+            }
         } else {
             self.find_shape(index, fit, ceiling)
         }
+    }
+
+    /// The rectangles that stand, from the lowest up.
+    pub(super) fn blocks(&self) -> &[Block] {
+        &self.blocks
     }
 
     /// May the item be at that offset?
@@ -187,11 +260,8 @@ impl<'a> Board<'a> {
             let mut from = 0;
             let count = block.low.len();
             while from < count {
-                let to = (from + 16).min(count);
-                let mut mask = 0u32;
-                for (bit, (&s, &e)) in block.start[from..to].iter().zip(&block.end[from..to]).enumerate() {
-                    mask |= u32::from((s < end) & (start < e)) << bit;
-                }
+                let to = (from + BITS).min(count);
+                let mut mask = block.live_among(from, to, start, end);
                 while mask != 0 {
                     let k = from + mask.trailing_zeros() as usize;
                     mask &= mask - 1;
@@ -303,6 +373,15 @@ pub(crate) fn choose(item: &Item, forbidden: &[(i64, i64)], fit: Fit, limit: i64
 }
 
 impl Block {
+    /// Which of the rectangles `[from, to)` are live in `[start, end)`, as bits.
+    pub fn live_among(&self, from: usize, to: usize, start: i32, end: i32) -> u32 {
+        let mut mask = 0u32;
+        for (bit, (&s, &e)) in self.start[from..to].iter().zip(&self.end[from..to]).enumerate() {
+            mask |= u32::from((s < end) & (start < e)) << bit;
+        }
+        mask
+    }
+
     fn empty() -> Block {
         Block { first: i32::MAX, last: i32::MIN, highest: i64::MIN, ..Block::default() }
     }
@@ -318,6 +397,16 @@ impl Block {
         self.first = self.first.min(start);
         self.last = self.last.max(end);
         self.highest = self.highest.max(high);
+    }
+
+    /// Adds the highest rectangle so far, one of another block.
+    fn push(&mut self, other: &Block, k: usize) {
+        self.low.push(other.low[k]);
+        self.high.push(other.high[k]);
+        self.start.push(other.start[k]);
+        self.end.push(other.end[k]);
+        self.owner.push(other.owner[k]);
+        self.buffer.push(other.buffer[k]);
     }
 
     /// Removes one rectangle; false when it is not here.

@@ -175,13 +175,18 @@ impl MaxTable {
         MaxTable { rows }
     }
 
+    /// Maximum over `[start, end)`, which is not empty.
+    pub fn max_of(&self, start: usize, end: usize) -> i64 {
+        let row = (end - start).ilog2() as usize;
+        self.rows[row][start].max(self.rows[row][end - (1 << row)])
+    }
+
     /// Maximum over `[start, end)`; zero when empty.
     pub fn max(&self, start: usize, end: usize) -> i64 {
         if start >= end {
             return 0;
         }
-        let row = (end - start).ilog2() as usize;
-        self.rows[row][start].max(self.rows[row][end - (1 << row)])
+        self.max_of(start, end)
     }
 }
 
@@ -303,6 +308,7 @@ pub(crate) fn method_name((order, fit): (Order, Fit)) -> String {
     let fit = match fit {
         Fit::First => "first-fit",
         Fit::Best => "best-fit",
+        Fit::Touch => "touching-fit",
     };
     format!("{order}-{fit}")
 }

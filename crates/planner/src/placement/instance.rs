@@ -16,7 +16,7 @@
 //! that loses nothing, and ranks the times. Everything downstream works on the instance; an offset
 //! of an item is the offset of its lowest member, in units.
 
-use super::arith::{align_up, gcd, merge_congruence};
+use super::arith::{align_down, align_up, gcd, merge_congruence};
 
 /// A live range of a buffer and the byte window of it that is live then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +140,11 @@ impl Item {
     /// Lowest offset not below `low` that the alignment allows.
     pub fn lowest_from(&self, low: i64) -> i64 {
         align_up(low, self.align, self.residue)
+    }
+
+    /// Highest offset not above `high` that the alignment allows.
+    pub fn highest_to(&self, high: i64) -> i64 {
+        align_down(high, self.align, self.residue)
     }
 
     /// Do a buffer of this item and one of another never coexist?

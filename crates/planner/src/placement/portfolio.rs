@@ -10,7 +10,7 @@ use super::options::{Effort, PlacementOptions};
 use super::race::{self, Halt};
 use super::sections::Sections;
 use super::valley::{Found, Run, Search};
-use super::{disjunction, hints, local, penalty, tiers, windows};
+use super::{disjunction, hints, large, local, penalty, tiers};
 use npumem_ir::SpaceId;
 use npumem_ir::plan::Stop;
 use npumem_ir::problem::Goal;
@@ -50,8 +50,8 @@ pub(crate) fn solve(
     let keys = Keys::new(instance);
     let searching = options.effort > Effort::Fast;
     let most = if searching { Most::Work(1_000_000_000) } else { Most::Times(20) };
-    let found = if instance.items.len() >= windows::FEWEST {
-        windows::place(instance, &keys, target, meter)?
+    let found = if instance.items.len() >= large::FEWEST {
+        large::place(instance, &keys, target, meter)?
     } else {
         greedy::fan(instance, &keys, target, most, meter)?
     };
@@ -66,12 +66,12 @@ pub(crate) fn solve(
         infeasible: refuted,
         bound,
     };
-    if searching && options.switches.local && instance.items.len() < windows::FEWEST {
+    if searching && options.switches.local && instance.items.len() < large::FEWEST {
         squeeze(instance, &keys, target, options, meter, &mut out);
     }
     if searching
         && options.switches.local
-        && (LOCAL_ITEMS + 1..windows::FEWEST).contains(&instance.items.len())
+        && (LOCAL_ITEMS + 1..large::FEWEST).contains(&instance.items.len())
         && out.peak > target
     {
         // Before the exact search, which would spend the whole budget at the first ceiling that it cannot decide.
@@ -184,7 +184,7 @@ fn squeeze_large(
     if out.bound.value > target {
         return;
     }
-    if instance.items.len() < windows::FEWEST {
+    if instance.items.len() < large::FEWEST {
         tiered(instance, keys, target, meter, out);
     }
     let before = meter.spent();
@@ -193,7 +193,7 @@ fn squeeze_large(
     // Rounds are cheap where the exact search still follows; a large trace has nothing else to spend on.
     let (most, rounds) = match instance.items.len() {
         n if n <= EXACT_ITEMS => (400_000_000, 240),
-        n if n < windows::FEWEST => (1_000_000_000, 24),
+        n if n < large::FEWEST => (1_000_000_000, 24),
         _ => (300_000_000, 12),
     };
     let limit = meter.left().min(most);

@@ -16,11 +16,9 @@ use self::repeats::Repeats;
 use super::board::{Board, Fit};
 use super::counters::Meter;
 use super::greedy::{FanResult, Keys, Order};
-use super::instance::{Instance, Item, Rect, UNLIMITED};
+use super::instance::{Instance, UNLIMITED};
+use super::piece::{Piece, hull};
 use super::tiers;
-
-/// Number of items from which on windows are used.
-pub(crate) const FEWEST: usize = 120_000;
 
 /// Work that all windows may do together.
 const MOST_WORK: u64 = 4_000_000_000;
@@ -54,6 +52,7 @@ pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut M
         // An item that crosses counts for the hotter side as well: heat only says who goes first.
         heat[first] = heat[first].max(keys.urgency()[i]);
     }
+    let begun = meter.spent();
     let mut offsets = first_layer(instance, keys, &long, target, meter)?;
     let peak_of = |i: u32, at: i64| at + instance.items[i as usize].height;
     let mut peak = long.iter().map(|&i| peak_of(i, offsets[i as usize])).max().unwrap_or(0);
@@ -68,13 +67,13 @@ pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut M
             continue;
         }
         let around = around(instance, (&live, &long), w, &own, &offsets, &mut seen);
-        let left = MOST_WORK.saturating_sub(meter.spent());
+        let left = MOST_WORK.saturating_sub(meter.spent() - begun);
         // Cool windows need little, so the hot ones at the front may take more than their share.
         // A quarter at most, for windows that look alike may turn out to have other walls.
         let searches = (repeats.expected(w) as u64).max(4);
         let kept = searches * MOST_WORK / (2 * count as u64);
         let share = (left.saturating_sub(kept) / 8).max(left / searches);
-        let piece = Piece::new(instance, keys, &own, &around, &offsets);
+        let piece = Piece::new(instance, keys.urgency(), &own, &around, &offsets);
         let found = repeats
             .pack(w, &piece, own.len(), || piece.pack(own.len(), (target, peak.max(target)), largest, share, meter));
         for (&i, at) in own.iter().zip(found) {
@@ -109,69 +108,7 @@ fn around(
     out
 }
 
-fn hull(instance: &Instance, own: &[u32]) -> (i32, i32) {
-    let items = own.iter().map(|&i| &instance.items[i as usize]);
-    items.fold((i32::MAX, i32::MIN), |(s, e), i| (s.min(i.start), e.max(i.end)))
-}
-
-/// A window as a problem of its own: its items, and around them walls that are pinned.
-struct Piece {
-    instance: Instance,
-    keys: Keys,
-}
-
 impl Piece {
-    fn new(instance: &Instance, keys: &Keys, own: &[u32], around: &[u32], offsets: &[i64]) -> Piece {
-        let (start, end) = hull(instance, own);
-        let shift = |mut item: Item| {
-            item.start -= start;
-            item.end -= start;
-            for r in &mut item.rects {
-                r.start -= start;
-                r.end -= start;
-            }
-            item
-        };
-        let mut items: Vec<Item> = own.iter().map(|&i| shift(instance.items[i as usize].clone())).collect();
-        // What stands through the whole window is joined into few walls.
-        let mut through: Vec<(i64, i64)> = Vec::new();
-        for &i in around {
-            for r in &instance.items[i as usize].rects {
-                let low = offsets[i as usize] + r.delta;
-                if r.start <= start && end <= r.end {
-                    through.push((low, low + r.size));
-                } else if r.start < end && start < r.end {
-                    items.push(wall((low, low + r.size), (r.start.max(start) - start, r.end.min(end) - start)));
-                }
-            }
-        }
-        through.sort_unstable();
-        let mut joined: Vec<(i64, i64)> = Vec::new();
-        for (low, high) in through {
-            match joined.last_mut() {
-                Some(last) if low <= last.1 => last.1 = last.1.max(high),
-                _ => joined.push((low, high)),
-            }
-        }
-        items.extend(joined.into_iter().map(|bytes| wall(bytes, (0, end - start))));
-        let mut urgency: Vec<i64> = own.iter().map(|&i| keys.urgency()[i as usize]).collect();
-        urgency.resize(items.len(), 0);
-        let plain = items.iter().all(Item::is_rectangle);
-        let flat = items.iter().all(Item::is_flat);
-        let piece = Instance {
-            items,
-            unit: 1,
-            times: (0..=(end - start).max(0) as u64).collect(),
-            capacity: UNLIMITED,
-            reserved: instance.reserved.clone(),
-            penalties: Vec::new(),
-            fixed_cost: 0,
-            plain,
-            flat,
-        };
-        Piece { instance: piece, keys: Keys::of_urgency(urgency) }
-    }
-
     /// Offsets of the window's own items: below the lowest ceiling at which tiers place all of them.
     fn pack(&self, own: usize, (bound, reached): (i64, i64), largest: i64, share: u64, meter: &mut Meter) -> Vec<i64> {
         let above = |step: i64| bound + (i128::from(bound) * i128::from(step) / 1024) as i64;
@@ -222,25 +159,6 @@ impl Piece {
         let mut offsets = board.into_offsets();
         offsets.truncate(own);
         offsets
-    }
-}
-
-/// A pinned rectangle that belongs to no buffer.
-fn wall((low, high): (i64, i64), (start, end): (i32, i32)) -> Item {
-    let size = high - low;
-    Item {
-        rects: vec![Rect { delta: 0, size, start, end, buffer: u32::MAX }],
-        members: Vec::new(),
-        align: 1,
-        residue: 0,
-        height: size,
-        pin: Some(low),
-        hint: None,
-        start,
-        end,
-        in_turn: true,
-        apart: Vec::new(),
-        exclusive: Vec::new(),
     }
 }
 

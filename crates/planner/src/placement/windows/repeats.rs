@@ -6,8 +6,8 @@
 //! ```
 //! Packed from one end to the other, each window would meet other walls than the one before, and be a new problem.
 
-use super::Piece;
 use crate::placement::instance::{Instance, Item};
+use crate::placement::piece::Piece;
 use std::collections::HashMap;
 
 /// Sizes, times and alignments of a window and its walls, relative to its start.

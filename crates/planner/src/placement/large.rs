@@ -1,0 +1,116 @@
+//! Very large problems: what lives always goes to the floor, the rest is swept; where a sweep ends high, windows try too.
+
+use super::board::Fit;
+use super::counters::Meter;
+use super::greedy::{self, FanResult, Keys, Most, Order};
+use super::instance::Instance;
+use super::sweep::Ground;
+use super::windows;
+
+/// Number of items from which on a problem is very large.
+pub(crate) const FEWEST: usize = 120_000;
+
+/// Work of one sweep.
+const SWEEP: u64 = 1_200_000_000;
+
+/// Places a very large problem; `Err` names a pinned item that clashes.
+pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter) -> Result<FanResult, u32> {
+    let slots = instance.slots() as i32;
+    let is_always = |i: usize| instance.items[i].start == 0 && instance.items[i].end == slots;
+    let free = instance.plain && instance.reserved.is_empty() && instance.items.iter().all(|i| i.pin.is_none());
+    let always: Vec<usize> = (0..instance.items.len()).filter(|&i| free && is_always(i)).collect();
+    if always.len() < instance.items.len() / 64 {
+        return changing(instance, keys, target, meter);
+    }
+    // In the order of their alignment they leave the least padding.
+    let mut stacked = always;
+    stacked.sort_by_key(|&i| (-instance.items[i].align, i));
+    let mut offsets = vec![0; instance.items.len()];
+    let mut base = 0;
+    for &i in &stacked {
+        offsets[i] = instance.items[i].lowest_from(base);
+        base = offsets[i] + instance.items[i].height;
+    }
+    meter.spend(64 * stacked.len() as u64);
+    let rest: Vec<usize> = (0..instance.items.len()).filter(|&i| !is_always(i)).collect();
+    let above = Instance {
+        items: rest.iter().map(|&i| instance.items[i].clone()).collect(),
+        times: instance.times.clone(),
+        reserved: vec![(0, base)],
+        penalties: Vec::new(),
+        ..*instance
+    };
+    let found = if rest.len() < FEWEST {
+        greedy::fan(&above, &Keys::new(&above), target, Most::Work(1_000_000_000), meter)?
+    } else {
+        changing(&above, &Keys::new(&above), target, meter)?
+    };
+    for (&i, at) in rest.iter().zip(found.offsets) {
+        offsets[i] = at;
+    }
+    Ok(FanResult { peak: instance.peak(&offsets), offsets, ..found })
+}
+
+/// What does not live always.
+fn changing(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter) -> Result<FanResult, u32> {
+    let above = |step: i64| target + (i128::from(target) * i128::from(step) / 1024) as i64;
+    let swept = Ground::new(instance).sweep(above(8), SWEEP, meter)?;
+    // Near enough that windows, which are dearer, are hardly worth their work; below that they may reach the bound itself.
+    if let Some(swept) = &swept
+        && swept.left > 0
+        && swept.peak <= above(25)
+    {
+        return Ok(result(swept.peak, swept.offsets.clone()));
+    }
+    let found = windows::place(instance, keys, target, meter)?;
+    Ok(match swept {
+        Some(swept) if swept.peak < found.peak => result(swept.peak, swept.offsets),
+        _ => found,
+    })
+}
+
+fn result(peak: i64, offsets: Vec<i64>) -> FanResult {
+    FanResult { peak, offsets, method: "sweep".to_owned(), winner: (Order::Start, Fit::Touch), passes: 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::bounds::lower_bound;
+    use crate::placement::instance::{Live, SpaceBuffer, SpaceProblem};
+    use npumem_testing::Random;
+
+    #[test]
+    fn what_lives_always_goes_to_the_floor_without_a_search() {
+        let mut random = Random(7);
+        let count = 60_000;
+        let buffers = (0..count).map(|k| {
+            let size = 64 * (1 + random.below(512));
+            let start = if k % 2 == 0 { 0 } else { k };
+            let end = if k % 2 == 0 { count + 300 } else { k + 1 + random.below(200) };
+            let alignment = 1 << (6 + random.below(3));
+            SpaceBuffer { size, alignment, live: vec![Live { start, end, low: 0, high: size }], pin: None, hint: None }
+        });
+        let raw = SpaceProblem { buffers: buffers.collect(), ..SpaceProblem::default() };
+        let instance = Instance::new(&raw).unwrap();
+        let target = lower_bound(&instance).value;
+        let mut meter = Meter::new(u64::MAX, None);
+        let found = place(&instance, &Keys::new(&instance), target, &mut meter).unwrap();
+        assert_eq!(found.peak, instance.peak(&found.offsets));
+        // A scan over the others for each of them would be 900 million.
+        assert!(meter.spent() < 1_300_000_000, "{}", meter.spent());
+        assert!(100 * found.peak <= 101 * target, "{} for {target}", found.peak);
+        let mut always: Vec<(i64, i64)> =
+            (0..instance.items.len()).step_by(2).map(|i| (found.offsets[i], instance.items[i].height)).collect();
+        always.sort_unstable();
+        assert!(always.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0));
+        let floor = always.last().map_or(0, |l| l.0 + l.1);
+        for a in (1..instance.items.len()).step_by(2) {
+            let item = &instance.items[a];
+            assert!(found.offsets[a] >= floor && item.lowest_from(found.offsets[a]) == found.offsets[a]);
+            for b in (a + 2..(a + 402).min(instance.items.len())).step_by(2) {
+                assert!(!instance.clash(a, found.offsets[a], b, found.offsets[b]), "items {a} and {b}");
+            }
+        }
+    }
+}
