@@ -156,10 +156,8 @@ fn every_program_is_sound_and_takes_the_time_that_was_said() {
         for device in ["generic-npu", "ascend-910b2"] {
             let (simulated, said) = simulated(spec, device, &format!("tile-{at}-{device}.npumem"));
             let ratio = said / simulated;
-            // A known fault (docs/tiling.md): the store's share of main memory is underrated where its slot is single.
-            let known = spec.contains("groups=4") && device == "generic-npu";
             println!("{device} {spec}: said {said:.0}, simulated {simulated:.0}, ratio {ratio:.3}");
-            assert!(known || (0.8..1.2).contains(&ratio), "{spec} on {device}: said {said}, simulated {simulated}");
+            assert!((0.97..1.03).contains(&ratio), "{spec} on {device}: said {said}, simulated {simulated}");
         }
     }
 }
@@ -410,6 +408,80 @@ fn schedules_compute_what_they_should() {
                     soft[place]
                 );
             }
+        }
+    }
+}
+
+/// The bits of a small whole number in two bytes.
+fn half(value: i64) -> [u8; 2] {
+    if value == 0 {
+        return [0, 0];
+    }
+    let magnitude = value.unsigned_abs() as u16;
+    let exponent = magnitude.ilog2() as u16;
+    let mantissa = (magnitude << (10 - exponent)) & 0x3ff;
+    ((u16::from(value < 0) << 15) | ((exponent + 15) << 10) | mantissa).to_le_bytes()
+}
+
+/// Products of odd sizes, turned, in batches, of three types: what a random comparison with NumPy found wrong once, and
+/// its neighbours.
+#[test]
+fn odd_products_compute_what_they_should() {
+    let mut random = npumem_testing::Random(11);
+    for (device, kind, turned, shared, [batch, m, n, k]) in [
+        ("ascend-910b2", "i8", "b", "none", [1, 107, 69, 134]),
+        ("ascend-910b2", "f16", "b", "none", [1, 87, 153, 80]),
+        ("ascend-910b2", "f16", "a", "none", [1, 87, 132, 166]),
+        ("ascend-910b2", "f16", "ab", "none", [2, 61, 44, 35]),
+        ("ascend-910b2", "f32", "none", "a", [3, 58, 32, 91]),
+        ("ascend-910b2", "f32", "none", "none", [3, 63, 191, 89]),
+        ("generic-npu", "f16", "none", "b", [3, 27, 86, 125]),
+        ("generic-npu", "i8", "a", "none", [1, 56, 126, 145]),
+        ("generic-npu", "f16", "ab", "none", [3, 90, 57, 192]),
+        ("generic-npu", "f32", "none", "a", [3, 86, 97, 59]),
+    ] {
+        let (shared_a, shared_b) = (shared == "a", shared == "b");
+        let mut whole = |count: u64| -> Vec<i64> { (0..count).map(|_| random.below(15) as i64 - 7).collect() };
+        let a = whole(if shared_a { 1 } else { batch } * m * k);
+        let b = whole(if shared_b { 1 } else { batch } * k * n);
+        let encode = |list: &[i64]| -> Vec<u8> {
+            match kind {
+                "i8" => list.iter().map(|value| *value as u8).collect(),
+                "f16" => list.iter().flat_map(|value| half(*value)).collect(),
+                _ => list.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect(),
+            }
+        };
+        let shape = |alone: bool, rows: u64, columns: u64, swap: bool| {
+            let mut shape = if batch > 1 && !alone { vec![batch] } else { Vec::new() };
+            shape.extend(if swap { [columns, rows] } else { [rows, columns] });
+            shape
+        };
+        let (a_turned, b_turned) = (["a", "ab"].contains(&turned), ["b", "ab"].contains(&turned));
+        let (a_shape, b_shape) = (shape(shared_a, m, k, a_turned), shape(shared_b, k, n, b_turned));
+        let code = match kind {
+            "i8" => "|i1",
+            "f16" => "<f2",
+            _ => "<f4",
+        };
+        let sums = if kind == "i8" { "i32" } else { "f32" };
+        let spec = format!(
+            "matmul batch={batch} m={m} n={n} k={k} a={kind} b={kind} c={sums} transpose={turned} shared={shared}"
+        );
+        let inputs = [("a_gm", code, &a_shape[..], encode(&a)), ("b_gm", code, &b_shape[..], encode(&b))];
+        let c = computed(&spec, device, &inputs, "c_gm");
+        let value = |part: &[u8]| match kind {
+            "i8" => i64::from(i32::from_le_bytes(part.try_into().unwrap())),
+            _ => f32::from_le_bytes(part.try_into().unwrap()) as i64,
+        };
+        let c: Vec<i64> = c.chunks(4).map(value).collect();
+        assert_eq!(c.len() as u64, batch * m * n, "{spec}");
+        for (at, value) in c.iter().enumerate() {
+            let (part, row, column) = (at as u64 / (m * n), at as u64 / n % m, at as u64 % n);
+            let (of_a, of_b) = (if shared_a { 0 } else { part * m * k }, if shared_b { 0 } else { part * k * n });
+            let left = |deep: u64| a[(of_a + if a_turned { deep * m + row } else { row * k + deep }) as usize];
+            let right = |deep: u64| b[(of_b + if b_turned { column * k + deep } else { deep * n + column }) as usize];
+            let sum: i64 = (0..k).map(|deep| left(deep) * right(deep)).sum();
+            assert_eq!(*value, sum, "{spec} on {device}: product {part}, row {row}, column {column}");
         }
     }
 }

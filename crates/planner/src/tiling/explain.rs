@@ -1,11 +1,11 @@
 //! Why this tile: what limits it, what the next larger one would cost, what second slots buy.
 
 use super::fit::fit;
+use super::follow::follow;
 use super::gemm::Feeder;
 use super::nest::{Nest, NestSetup, Slots};
 use super::objective::Timer;
 use super::operator::Unit;
-use super::predict::predict;
 use super::schedule::{Bench, Schedule, whole_kernels};
 use super::search::search;
 use npumem_ir::Device;
@@ -103,6 +103,7 @@ impl<'a> Around<'a> {
         let nest = Nest::new(&block, &setup);
         let timer: Timer<'_> = bench.timer(&block, &self.schedule.parts, slots, feeder.as_ref());
         let found = search(&nest, &timer, 10_000).ok()?;
-        (found.score[0] < u128::MAX).then(|| predict(&timer, &found)).flatten().map(|followed| followed.total)
+        (found.score[0] < u128::MAX)
+            .then(|| follow(&timer, &found, &self.schedule.parts, &self.schedule.back_and_forth).total)
     }
 }

@@ -104,6 +104,19 @@ pub fn instructions(operator: &Operator) -> Vec<Instruction> {
     }
 }
 
+/// How often the unit goes over the elements for one function: an estimate.
+#[must_use]
+pub fn passes(word: &str) -> f64 {
+    match word {
+        "div" | "exp" | "log" | "sqrt" | "rsqrt" | "recip" => 2.0,
+        "sigmoid" => 3.0,
+        "silu" | "tanh" => 4.0,
+        "swiglu" => 5.0,
+        "gelu" | "erf" | "pow" => 8.0,
+        _ => 1.0,
+    }
+}
+
 /// Two-operand functions take the next input, the others what is there so far.
 fn chain(operator: &Operator, inputs: &[usize], out: usize) -> Vec<Instruction> {
     let two = |word: &str| matches!(word, "add" | "sub" | "mul" | "div" | "max" | "min");
@@ -134,14 +147,7 @@ fn chain(operator: &Operator, inputs: &[usize], out: usize) -> Vec<Instruction> 
         if word == "cast" {
             name = "tcvt".to_owned();
         }
-        let passes = match word.as_str() {
-            "div" | "exp" | "sqrt" => 2.0,
-            "sigmoid" => 3.0,
-            "silu" | "tanh" => 4.0,
-            "swiglu" => 5.0,
-            "gelu" => 8.0,
-            _ => 1.0,
-        };
+        let passes = passes(&word);
         list.push(Instruction {
             name,
             reads,

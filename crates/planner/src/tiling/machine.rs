@@ -154,6 +154,8 @@ pub struct Machine {
     pub main_rate: f64,
     /// The cache in front of it: its capacity and bytes per cycle.
     pub cache: Option<(SpaceId, u64, f64)>,
+    /// Bytes that the cache takes at once.
+    pub sector: u64,
     /// Ways in for the left, the right and the vector side.
     pub left: Route,
     /// As `left`.
@@ -229,6 +231,7 @@ impl Machine {
             main,
             main_rate,
             cache,
+            sector: cache.map_or(1, |(id, ..)| sector(device, main, id)),
             left,
             right,
             out,
@@ -258,6 +261,12 @@ fn cache_of(device: &Device, main: SpaceId) -> Result<Option<(SpaceId, u64, f64)
     let Some(capacity) = space.capacity.known() else { return Ok(None) };
     let rate = device.bandwidth(id).map(|rate| rate.value).unwrap_or(f64::MAX) / device.clock()?;
     Ok(Some((id, capacity.0, rate)))
+}
+
+/// Bytes that a cache takes from main memory at once.
+fn sector(device: &Device, main: SpaceId, cache: SpaceId) -> u64 {
+    let link = device.links_between(main, cache).next();
+    link.and_then(|(_, link)| link.granularity.known().copied()).map_or(128, |bytes| bytes.0.max(1))
 }
 
 /// The vector unit of a core that reads and writes a space.
@@ -331,6 +340,13 @@ impl Finder<'_> {
         let number = |figure: &npumem_ir::device::Figure<npumem_ir::Bytes>, missing: u64| {
             figure.known().map_or(missing, |bytes| bytes.0.max(1))
         };
+        let startup = |id: LinkId| {
+            let link = self.device.link(id);
+            let figure = link.startup.known().or_else(|| self.device.engine(link.engine).startup.known());
+            figure.map_or(0.0, |cycles| cycles.0 as f64)
+        };
+        // Runs and alignment are those of the link that a hit takes.
+        let near = self.device.link(hit.unwrap_or(link_id));
         Ok(Some(Hop {
             link: link_id,
             hit,
@@ -339,12 +355,12 @@ impl Finder<'_> {
             to,
             rate,
             hit_rate,
-            startup: link.startup.known().map_or(0.0, |cycles| cycles.0 as f64),
+            startup: hit.map_or(0.0, startup).max(startup(link_id)),
             latency: [hit_latency, miss_latency],
-            granularity: number(&link.granularity, 1),
-            alignment: number(&link.alignment, 1),
-            unaligned_share: link.unaligned_share.known().copied().unwrap_or(1.0),
-            largest: number(&link.largest_transfer, u64::MAX),
+            granularity: number(&near.granularity, 1),
+            alignment: number(&near.alignment, 1),
+            unaligned_share: near.unaligned_share.known().copied().unwrap_or(1.0),
+            largest: number(&near.largest_transfer, u64::MAX),
             best: link.best_transfer.known().map_or(0, |bytes| bytes.0),
             outstanding: engine.outstanding.known().copied().unwrap_or(u64::MAX).max(1),
         }))

@@ -17,6 +17,7 @@ use super::search::{Leaf, Objective, Score};
 use super::transfer::Shape;
 use npumem_ir::ElementType;
 use npumem_ir::device::Precision;
+use std::cell::RefCell;
 
 /// What is best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +68,18 @@ pub struct CoreTime {
     pub drain: f64,
 }
 
+/// What of a tile's time does not depend on the order of the loops.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    tiles: Vec<u64>,
+    /// Bytes that move for one of each operand.
+    inflation: Vec<f64>,
+    /// Cycles of the unit for one tile with its feed, and alone; `None` when it cannot be fed.
+    unit: Option<(f64, f64)>,
+    /// Cycles before the first product of a tile.
+    feed_fill: f64,
+}
+
 /// What the time of a block is made of.
 #[derive(Debug)]
 pub struct Timer<'a> {
@@ -94,6 +107,8 @@ pub struct Timer<'a> {
     pub least_unit: f64,
     /// Vector instructions of a tile; none for a matrix unit.
     pub instructions: &'a [Instruction],
+    /// What was found for the tiles that were looked at last.
+    pub standing: RefCell<Standing>,
 }
 
 impl Timer<'_> {
@@ -122,6 +137,10 @@ impl Timer<'_> {
         written: &[u64],
         slots: Slots,
     ) -> Option<CoreTime> {
+        let mut standing = self.standing.borrow_mut();
+        if standing.tiles != tiles {
+            *standing = self.standing(tiles);
+        }
         let mut time = CoreTime::default();
         let (mut lines, mut first): (Vec<(npumem_ir::EngineId, f64)>, f64) = (Vec::new(), 0.0);
         // (copies, time of one with its latency) of each input: a slot comes free once its copy was used.
@@ -131,12 +150,11 @@ impl Timer<'_> {
                 continue;
             }
             let hop = self.hop(at);
-            let shape = Shape::of(self.operator, operand, tiles);
             let bytes = (read[at] + written[at]) as f64;
             let count = copies(at);
             let all = bytes * self.cores as f64;
             let miss = if operand.role == OperandRole::Output { 0.0 } else { self.miss_share(at, all) };
-            let inflation = shape.inflation(hop);
+            let inflation = standing.inflation[at];
             let per_byte = inflation * ((1.0 - miss) / hop.hit_rate + miss / hop.rate);
             let large = (bytes / count.max(1.0) / hop.largest as f64).ceil().max(1.0);
             let latency = hop.latency[0] * (1.0 - miss) + hop.latency[1] * miss;
@@ -173,28 +191,9 @@ impl Timer<'_> {
                 round_up(self.block.dims[dim].extent, unit) as f64 / round_up(*tile, unit) as f64
             })
             .product();
-        (time.unit, time.alone) = match (self.operator.unit, self.feeder) {
-            (Unit::Matrix, Some(feeder)) => {
-                let feeds = products(self.operator, self.gemm, tiles);
-                let (mut together, mut alone) = (0.0, 0.0);
-                for (size, times) in feeds {
-                    let feed = feeder.feed(size)?;
-                    time.fill = time.fill.max(feed.fill + first);
-                    together += feed.together * times as f64;
-                    alone += feed.unit * times as f64;
-                }
-                if let (OperatorKind::Attention, Some(softmax)) = (self.operator.kind, &self.machine.softmax) {
-                    // Scores, softmax and the second product follow each other.
-                    let [m, k, ..] = self.gemm.size(tiles);
-                    together += softmax.softmax_cycles(m * k);
-                }
-                (counts * together, counts * alone)
-            }
-            _ => {
-                let unit = self.vector_cycles(tiles) * counts;
-                (unit, unit)
-            }
-        };
+        let (together, alone) = standing.unit?;
+        (time.unit, time.alone) = (counts * together, counts * alone);
+        time.fill = time.fill.max(standing.feed_fill + first);
         let out = self.operator.output();
         let chain = if slots == Slots::All {
             time.unit
@@ -218,6 +217,65 @@ impl Timer<'_> {
         let busy = busy.max(time.rounds);
         time.total = busy.max(time.main).max(time.cache) + time.fill + time.drain;
         Some(time)
+    }
+
+    fn standing(&self, tiles: &[u64]) -> Standing {
+        let inflation = self.operator.operands.iter().enumerate().map(|(at, operand)| match operand.role {
+            OperandRole::Temporary => 1.0,
+            _ => Shape::of(self.operator, operand, tiles).inflation(self.hop(at)),
+        });
+        let mut standing = Standing { tiles: tiles.to_vec(), inflation: inflation.collect(), ..Standing::default() };
+        let (Unit::Matrix, Some(feeder)) = (self.operator.unit, self.feeder) else {
+            let unit = self.vector_cycles(tiles);
+            standing.unit = Some((unit, unit));
+            return standing;
+        };
+        let (mut together, mut alone) = (0.0, 0.0);
+        for (size, times) in products(self.operator, self.gemm, tiles) {
+            let Some(feed) = feeder.feed(size) else { return standing };
+            standing.feed_fill = standing.feed_fill.max(feed.fill);
+            together += feed.together * times as f64;
+            alone += feed.unit * times as f64;
+        }
+        if let (OperatorKind::Attention, Some(softmax)) = (self.operator.kind, &self.machine.softmax) {
+            // Scores, softmax and the second product follow each other.
+            let [m, k, ..] = self.gemm.size(tiles);
+            together += softmax.softmax_cycles(m * k);
+        }
+        standing.unit = Some((together, alone));
+        standing
+    }
+
+    /// Cycles that a block needs at least when its operands read and write so much.
+    #[must_use]
+    pub fn least_cycles(&self, read: &[u64], written: &[u64]) -> f64 {
+        let mut lines = [(npumem_ir::EngineId::new(0), 0.0_f64); 8];
+        let (mut loads, mut first, mut fill, mut drain) = (0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
+        let (mut all, mut outwards) = (0.0, 0.0);
+        for (at, operand) in self.operator.operands.iter().enumerate() {
+            if operand.role == OperandRole::Temporary {
+                continue;
+            }
+            let hop = self.hop(at);
+            let bytes = (read[at] + written[at]) as f64;
+            all += bytes;
+            if operand.role == OperandRole::Output {
+                outwards += bytes;
+                drain = hop.startup + hop.latency[1];
+                continue;
+            }
+            first = first.max(hop.latency[1]);
+            fill += hop.startup;
+            let line = lines.iter_mut().find(|(engine, sum)| *engine == hop.engine || *sum == 0.0);
+            if let Some((engine, sum)) = line {
+                (*engine, *sum) = (hop.engine, *sum + bytes / hop.hit_rate.max(hop.rate));
+                loads = loads.max(*sum);
+            }
+        }
+        let cores = self.cores as f64;
+        let main = if self.machine.cache.is_some() { outwards * cores } else { all * cores } / self.machine.main_rate;
+        let cache = self.machine.cache.map_or(0.0, |(_, _, rate)| all * cores / rate);
+        loads.max(self.least_unit).max(main).max(cache) + first + fill + drain
     }
 
     /// Cycles of the vector unit for one tile.
@@ -322,19 +380,7 @@ impl Objective for Timer<'_> {
         match self.goal {
             Goal::Traffic => bytes,
             Goal::Memory => 0,
-            Goal::Time => {
-                let mut lines: Vec<(npumem_ir::EngineId, f64)> = Vec::new();
-                for (at, bytes) in read.iter().enumerate() {
-                    let hop = self.hop(at);
-                    let cycles = *bytes as f64 / hop.hit_rate.max(hop.rate);
-                    match lines.iter_mut().find(|(engine, _)| *engine == hop.engine) {
-                        Some((_, sum)) => *sum += cycles,
-                        None => lines.push((hop.engine, cycles)),
-                    }
-                }
-                let loads = lines.iter().map(|(_, cycles)| *cycles).fold(0.0, f64::max);
-                thousandths(loads.max(self.least_unit))
-            }
+            Goal::Time => thousandths(self.least_cycles(read, written)),
         }
     }
 }

@@ -120,6 +120,9 @@ impl Axis {
         if self.terms.is_empty() {
             return (0, self.extent);
         }
+        if let Some(found) = self.touched_small(ranges) {
+            return found;
+        }
         let (mut least, mut most) = (i128::from(self.offset), i128::from(self.offset));
         for (dim, factor) in &self.terms {
             let (low, high) = ranges(*dim);
@@ -134,6 +137,24 @@ impl Axis {
             return (0, 0);
         }
         (u64::try_from(first).unwrap_or(0), u64::try_from(end).unwrap_or(self.extent))
+    }
+
+    /// As [`Axis::touched`] where nothing passes 64 bits.
+    fn touched_small(&self, ranges: &dyn Fn(usize) -> (u64, u64)) -> Option<(u64, u64)> {
+        let (mut least, mut most) = (self.offset, self.offset);
+        for (dim, factor) in &self.terms {
+            let (low, high) = ranges(*dim);
+            let low = i64::try_from(low).ok()?.checked_mul(*factor)?;
+            let high = i64::try_from(high).ok()?.checked_sub(1)?.checked_mul(*factor)?;
+            least = least.checked_add(low.min(high))?;
+            most = most.checked_add(low.max(high))?;
+        }
+        let (extent, divide) = (i64::try_from(self.extent).ok()?, i64::try_from(self.divide.max(1)).ok()?);
+        if divide > 1 {
+            (least, most) = (least.div_euclid(divide), most.div_euclid(divide));
+        }
+        let (first, end) = (least.max(0), most.checked_add(1)?.min(extent));
+        Some(if end <= first { (0, 0) } else { (first.unsigned_abs(), end.unsigned_abs()) })
     }
 
     /// Whether it is one dimension and nothing else.

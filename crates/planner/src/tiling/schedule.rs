@@ -8,14 +8,14 @@
 //! ```
 
 use super::bounds::{IoBound, attention_by_sums, io_bound};
+use super::follow::follow;
 use super::gemm::{Feed, Feeder, Gemm};
 use super::instructions::{Instruction, instructions};
 use super::machine::{Machine, MachineError, Room};
 use super::nest::{Nest, NestOperand, NestSetup, Pool, Slots, round_up};
 use super::objective::{CoreTime, Goal, Timer, products};
 use super::operator::{DimRole, OperandRole, Operator, OperatorKind, Unit};
-use super::predict::predict;
-use super::search::{Found, SearchError, search};
+use super::search::{Found, SearchError, search_below};
 pub use super::shares::{LinkTraffic, PlacedBuffer};
 use super::shares::{copies, exchange, spread_bound, staging};
 use npumem_ir::device::Precision;
@@ -117,6 +117,8 @@ const MAX_PARTITIONS: usize = 24;
 /// Nodes of the search of one block, and of all blocks of one operator.
 const BLOCK_BUDGET: u64 = 20_000;
 const OPERATOR_BUDGET: u64 = 150_000;
+/// Candidates that the closed form puts further than one part in so many behind the best are not looked for.
+const NEAR: u128 = 10;
 /// Largest kernel that is never cut on a device.
 const WHOLE_KERNEL: u64 = 64;
 
@@ -239,18 +241,28 @@ fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> R
         }
         let mut best = u128::MAX;
         for (parts, least) in &partitions {
-            if *pass == Goal::Time && (*least * 1000.0) as u128 >= best {
+            let block = bench.block_operator(parts);
+            let ceiling = if *pass == Goal::Time { best.saturating_add(best / NEAR) } else { u128::MAX };
+            if *pass == Goal::Time && bench.floor(&block, parts, *least) >= ceiling {
                 continue;
             }
             if work - before > OPERATOR_BUDGET && !all.is_empty() {
                 break;
             }
             searched += 1;
+            let mut nest = Nest::new(&block, &bench.setup(Slots::All));
             for slots in [Slots::All, Slots::Inputs, Slots::Streamed, Slots::Single] {
                 if request.slots.is_some_and(|asked| asked != slots) {
                     continue;
                 }
-                match bench.block(parts, slots, *pass, limit, *least, feeder.as_ref()) {
+                nest.slots = slots;
+                let timer = Timer {
+                    goal: *pass,
+                    limit,
+                    least_unit: *least,
+                    ..bench.timer(&block, parts, slots, feeder.as_ref())
+                };
+                match bench.block(&nest, &timer, ceiling) {
                     Ok((found, time)) => {
                         work += found.work;
                         if found.score[0] == u128::MAX {
@@ -386,7 +398,8 @@ impl<'a> Bench<'a> {
             pools[at].capacity -= staging(stage.capacity, stage.alignment);
         }
         // One product at a time: a tile holds one value of the dims that all three sides depend on.
-        let one = |dim: usize| operator.unit == Unit::Matrix && gemm.batch.contains(&dim);
+        let batch = |dim: usize| operator.kind == OperatorKind::Matmul && operator.dims[dim].name == "batch";
+        let one = |dim: usize| operator.unit == Unit::Matrix && (gemm.batch.contains(&dim) || batch(dim));
         let largest = operator.dims.iter().enumerate().map(|(dim, about)| if one(dim) { 1 } else { about.extent });
         let largest = largest.collect();
         let instructions = if operator.unit == Unit::Vector { instructions(operator) } else { Vec::new() };
@@ -537,32 +550,40 @@ impl<'a> Bench<'a> {
             limit: None,
             least_unit: 0.0,
             instructions: &self.instructions,
+            standing: std::cell::RefCell::default(),
         }
     }
 
-    fn block(
-        &self,
-        parts: &[u64],
-        slots: Slots,
-        goal: Goal,
-        limit: Option<u128>,
-        least: f64,
-        feeder: Option<&Feeder<'_>>,
-    ) -> Result<(Found, CoreTime), SearchError> {
-        let block = self.block_operator(parts);
-        let nest = Nest::new(&block, &self.setup(slots));
-        let timer = Timer { goal, limit, least_unit: least, ..self.timer(&block, parts, slots, feeder) };
-        let found = search(&nest, &timer, BLOCK_BUDGET)?;
-        let copies = |at: usize| copies(&block, self.operator, at, &found);
-        let time = timer.time(&found.tiles, &copies, &found.read, &found.written, slots).unwrap_or_default();
+    fn block(&self, nest: &Nest, timer: &Timer<'_>, ceiling: u128) -> Result<(Found, CoreTime), SearchError> {
+        let found = search_below(nest, timer, BLOCK_BUDGET, ceiling)?;
+        let copies = |at: usize| copies(timer.block, self.operator, at, &found);
+        let time = timer.time(&found.tiles, &copies, &found.read, &found.written, timer.slots).unwrap_or_default();
         Ok((found, time))
+    }
+
+    /// Thousandths of cycles that a block needs at least: everything it touches comes once.
+    fn floor(&self, block: &Operator, parts: &[u64], least: f64) -> u128 {
+        let timer = Timer { least_unit: least, ..self.timer(block, parts, Slots::All, None) };
+        let (mut read, mut written) = (Vec::new(), Vec::new());
+        for operand in &self.operator.operands {
+            let bytes = block.moved_bytes(operand);
+            let output = operand.role == OperandRole::Output;
+            read.push(if output { 0 } else { bytes });
+            written.push(if output { bytes } else { 0 });
+        }
+        (timer.least_cycles(&read, &written).max(0.0) * 1000.0) as u128
     }
 
     /// Cycles of a candidate, copy by copy.
     fn follow(&self, one: &Candidate, feeder: Option<&Feeder<'_>>) -> (f64, Vec<(EngineId, f64, f64)>) {
         let block = self.block_operator(&one.parts);
         let timer = self.timer(&block, &one.parts, one.slots, feeder);
-        predict(&timer, &one.found).map_or((one.time.total, Vec::new()), |followed| (followed.total, followed.spans))
+        let mut turned = Vec::new();
+        if let Some((_, capacity, _)) = self.machine.cache {
+            self.main_traffic(&one.parts, &self.block_of(&one.parts), &one.found, capacity, &mut turned);
+        }
+        let followed = follow(&timer, &one.found, &one.parts, &turned);
+        (followed.total, followed.spans)
     }
 
     fn finish(&self, one: Candidate, goal: Goal, feeder: Option<&Feeder<'_>>) -> Schedule {

@@ -127,6 +127,7 @@ struct Walk<'a, O: Objective + ?Sized> {
     dims: Vec<usize>,
     picks: Vec<usize>,
     best: Option<(Score, Vec<usize>, usize)>,
+    ceiling: u128,
     work: u64,
     budget: u64,
     read: Vec<u64>,
@@ -138,6 +139,19 @@ struct Walk<'a, O: Objective + ?Sized> {
 /// # Errors
 /// When even the smallest tiles do not fit.
 pub fn search<O: Objective + ?Sized>(nest: &Nest, objective: &O, budget: u64) -> Result<Found, SearchError> {
+    search_below(nest, objective, budget, u128::MAX)
+}
+
+/// As [`search`], where nothing at or above a ceiling is of use: the result is the best only if it is below.
+///
+/// # Errors
+/// As [`search`].
+pub fn search_below<O: Objective + ?Sized>(
+    nest: &Nest,
+    objective: &O,
+    budget: u64,
+    ceiling: u128,
+) -> Result<Found, SearchError> {
     let dims = pick_order(nest);
     let mut walk = Walk {
         nest,
@@ -145,6 +159,7 @@ pub fn search<O: Objective + ?Sized>(nest: &Nest, objective: &O, budget: u64) ->
         picks: vec![0; nest.choices.len()],
         dims,
         best: None,
+        ceiling,
         work: 0,
         budget,
         read: vec![0; nest.parts.len()],
@@ -327,7 +342,7 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
     /// Whether the least traffic of some order, with the best candidates for the rest, beats what was found.
     fn may_win(&mut self, depth: usize) -> bool {
         let Some((best, ..)) = &self.best else { return true };
-        let best = best[0];
+        let best = best[0].min(self.ceiling);
         let nest = self.nest;
         let full = depth + 1 == self.dims.len();
         let mut known = 0_u32;
@@ -367,6 +382,10 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
                 let (read, written) = Nest::traffic(part, once[at], reloads);
                 self.read[at] = read;
                 self.written[at] = written;
+            }
+            // It cannot be better than what there is.
+            if self.best.as_ref().is_some_and(|(best, ..)| self.objective.least(&self.read, &self.written) > best[0]) {
+                continue;
             }
             if (spilled && !nest.spill) || (nest.slots == Slots::Streamed && !nest.fits(&self.picks, order)) {
                 continue;

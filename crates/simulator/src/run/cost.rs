@@ -347,14 +347,20 @@ fn elements(
 pub(super) fn passes(name: &str) -> f64 {
     let name = name.trim_start_matches("pto.");
     let name = name.strip_prefix('t').unwrap_or(name);
-    match name {
+    // What a statement adds to is in what follows the point.
+    match name.split('.').next().unwrap_or(name) {
         "exp" | "log" | "sqrt" | "rsqrt" | "recip" | "div" | "divs" | "rowexpanddiv" | "colexpanddiv" => 2.0,
         "pow" | "pows" | "rem" | "rems" | "fmod" | "fmods" => 8.0,
-        "rowsum" | "rowmax" | "rowmin" | "rowprod" | "rowargmax" | "rowargmin" => 2.0,
-        "colsum" | "colmax" | "colmin" | "colprod" | "colargmax" | "colargmin" => 1.0,
+        "rowsum" | "rowmean" | "rowmax" | "rowmin" | "rowprod" | "rowargmax" | "rowargmin" => 2.0,
+        "colsum" | "colmean" | "colmax" | "colmin" | "colprod" | "colargmax" | "colargmin" => 1.0,
         "rowexpandexpdif" | "colexpandexpdif" => 3.0,
         "trans" | "gather" | "gatherb" | "scatter" | "histogram" | "random" => 4.0,
         "sort32" | "mrgsort" => 8.0,
+        // Functions that a schedule of `tile` names by one word.
+        "sigmoid" => 3.0,
+        "silu" | "tanh" => 4.0,
+        "swiglu" => 5.0,
+        "gelu" | "erf" => 8.0,
         "sel" | "sels" | "quant" | "dequant" => 2.0,
         _ => 1.0,
     }

@@ -55,6 +55,14 @@ impl Writer<'_> {
             shape.push(count);
         }
         self.one_product(&mut shape);
+        if self.is_turned(operand) {
+            // Seen with rows and columns exchanged, as the product takes it.
+            shape.reverse();
+            let plain = about.axes.iter().rev().take(2).all(|axis| axis.extent > 1);
+            if let (true, Some(last)) = (plain, extents.len().checked_sub(1)) {
+                extents.swap(last - 1, last);
+            }
+        }
         if extents.is_empty() {
             extents.push(Extent { count: number(1), stride: bytes(1) });
         }
@@ -70,6 +78,9 @@ impl Writer<'_> {
         let axes = self.operator.operands[operand].axes.clone();
         let mut shape: Vec<Affine> = axes.iter().map(|axis| self.touched(axis).1).collect();
         self.one_product(&mut shape);
+        if self.is_turned(operand) {
+            shape.reverse();
+        }
         let layout = self.near_layout(operand);
         Some(Access { slot, shape, layout, ..Access::whole(Root::Buffer(buffer), element) })
     }
@@ -85,11 +96,14 @@ impl Writer<'_> {
     pub(super) fn near_layout(&self, operand: usize) -> Layout {
         use crate::tiling::operator::{OperatorKind, Side};
         let fed = self.is_fed() && self.operator.kind == OperatorKind::Matmul;
+        let turned = self.is_turned(operand);
         match self.operator.operands[operand].side {
-            // Elements of one byte come in blocks of 32 rows by 16 columns on this side, as the unit takes them.
-            Side::Right if fed && self.schedule.machine.fractal[1] > 16 && !self.is_turned(1) => RIGHT,
+            Side::Left | Side::Right if fed && turned => RIGHT,
+            // Only elements of two bytes fill blocks of 16 rows by 16 columns: others lie as the unit takes them.
+            Side::Right if fed && self.schedule.machine.fractal[1] != 16 => RIGHT,
             Side::Left | Side::Right if fed => Layout::Fractal { outer_col: true, inner_col: false, bytes: 512 },
             Side::Accumulator if fed => Layout::Fractal { outer_col: true, inner_col: false, bytes: 1024 },
+            Side::Left | Side::Right if turned => Layout::ColMajor,
             _ => Layout::RowMajor,
         }
     }

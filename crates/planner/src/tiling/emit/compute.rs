@@ -71,23 +71,12 @@ impl Writer<'_> {
         let (Some(a), Some(b), Some(c)) = (self.near(0), self.near(1), self.near(self.operator.output())) else {
             return;
         };
-        let plain = self.operator.kind == OperatorKind::Matmul;
-        let layout = Layout::RowMajor;
-        let side = |writer: &Self, at: usize| if writer.is_turned(at) { Layout::ColMajor } else { layout };
-        let (a, b, c) = if plain {
-            let (left, right) = (side(self, 0), side(self, 1));
-            (
-                Self::seen_as(&a, m.clone(), k.clone(), left),
-                Self::seen_as(&b, k, n.clone(), right),
-                Self::seen_as(&c, m, n, layout),
-            )
-        } else {
-            (
-                Self::seen_as(&a, m.clone(), k.clone(), layout),
-                Self::seen_as(&b, k, n.clone(), layout),
-                Self::seen_as(&c, m, n, layout),
-            )
-        };
+        let (left, right) = (self.near_layout(0), self.near_layout(1));
+        let (a, b, c) = (
+            Self::seen_as(&a, m.clone(), k.clone(), left),
+            Self::seen_as(&b, k, n.clone(), right),
+            Self::seen_as(&c, m, n, Layout::RowMajor),
+        );
         let engine = self.engine_name(self.schedule.machine.unit);
         let first = self.first_turn(None);
         self.accumulate(first, &engine, a, b, c);
@@ -95,6 +84,9 @@ impl Writer<'_> {
 
     /// Whether a side of a product lies in memory with its rows and columns exchanged.
     pub(super) fn is_turned(&self, side: usize) -> bool {
+        if side > 1 {
+            return false;
+        }
         let last = self.operator.operands[side].axes.last().and_then(crate::tiling::operator::Axis::as_plain);
         let inner = if side == 0 { &self.schedule.gemm.depth } else { &self.schedule.gemm.columns };
         self.operator.kind == OperatorKind::Matmul && last.is_some_and(|dim| !inner.contains(&dim))
@@ -161,9 +153,9 @@ impl Writer<'_> {
         let conv = self.operator.kind != OperatorKind::Matmul;
         let (wm, wk, wn) = (up(tm, fm), up(tk, fk), up(tn, fn_));
         let (um, uk, un) = (up(sm, fm).min(wm), up(sk, fk).min(wk), up(sn, fn_).min(wn));
-        let rows = Along { index: im.clone(), step: um, whole: wm };
-        let depth = Along { index: ik.clone(), step: uk, whole: wk };
-        let columns = Along { index: inn.clone(), step: un, whole: wn };
+        let rows = Along { index: im.clone(), length: lm.clone(), step: um, whole: wm };
+        let depth = Along { index: ik.clone(), length: lk.clone(), step: uk, whole: wk };
+        let columns = Along { index: inn.clone(), length: ln.clone(), step: un, whole: wn };
         let seen = |access: &Access, rows: &Affine, columns: &Affine, bytes: u64| Access {
             shape: vec![rows.clone(), columns.clone()],
             layout: fractal(bytes),
@@ -171,20 +163,19 @@ impl Writer<'_> {
         };
         let (mut a_part, mut b_part) = (seen(&a, &lm, &lk, 512), seen(&b, &lk, &ln, 512));
         // The rows of a window are gathered from all over the tile.
-        // A side that lies turned is the same blocks, seen from the other side.
-        let turned = super::access::RIGHT;
         if !conv {
-            if self.is_turned(0) {
-                self.blocks(&mut a_part, &depth, &rows, fm, bits[0]);
-                a_part.layout = turned;
+            let wide = |bits: u64| 512 * 8 / BLOCK_ROWS / bits;
+            let right = super::access::RIGHT;
+            (a_part.layout, b_part.layout) = (a.layout, b.layout);
+            if a.layout == right {
+                self.blocks(&mut a_part, &depth, &rows, wide(bits[0]), bits[0]);
             } else {
-                self.blocks(&mut a_part, &rows, &depth, fk, bits[0]);
+                self.blocks(&mut a_part, &rows, &depth, wide(bits[0]), bits[0]);
             }
-            if self.is_turned(1) || b.layout == turned {
-                self.blocks(&mut b_part, &columns, &depth, fk, bits[1]);
-                b_part.layout = turned;
+            if b.layout == right {
+                self.blocks(&mut b_part, &columns, &depth, wide(bits[1]), bits[1]);
             } else {
-                self.blocks(&mut b_part, &depth, &columns, fn_, bits[1]);
+                self.blocks(&mut b_part, &depth, &columns, wide(bits[1]), bits[1]);
             }
         }
         let mut c_part = seen(&c, &lm, &ln, 1024);
@@ -196,7 +187,7 @@ impl Writer<'_> {
             ..Access::whole(npumem_ir::program::Root::Buffer(id), writer.operator.operands[side].element)
         };
         let l0a = whole(self, left, 0, left_slots, &lm, &lk);
-        let l0b = Access { layout: turned, ..whole(self, right, 1, right_slots, &lk, &ln) };
+        let l0b = Access { layout: super::access::RIGHT, ..whole(self, right, 1, right_slots, &lk, &ln) };
         let feeder = |route: &crate::tiling::machine::Route| route.hops.last().map(|hop| hop.engine);
         let (Some(left_engine), Some(right_engine)) =
             (feeder(&self.schedule.machine.left), feeder(&self.schedule.machine.right))
@@ -380,9 +371,14 @@ impl Writer<'_> {
     }
 }
 
+/// Rows of one block of a tile that the matrix unit reads.
+const BLOCK_ROWS: u64 = 16;
+
 /// A step along rows or columns of a tile, in elements: multiples of the unit's block.
 struct Along {
     index: Affine,
+    /// Elements of this step that are there: fewer than the step in the last tile.
+    length: Affine,
     step: u64,
     whole: u64,
 }
@@ -397,16 +393,16 @@ impl Writer<'_> {
         let start =
             rows.index.times(bytes(rows.step * block)).plus(&columns.index.times(bytes(columns.step * rows.whole)));
         let count = self.left_over(columns).map_or_else(
-            || number(columns.step / block),
+            || number(columns.step.div_ceil(block)),
             |rest| {
                 let blocks = self.builder.value(Op::Div, vec![rest, number(block)]);
                 self.builder.value(Op::Min, vec![blocks, number(columns.step / block)])
             },
         );
-        let length = match self.left_over(rows) {
-            None => number(rows.step * block),
-            Some(rest) => self.builder.value(Op::Min, vec![rest, number(rows.step)]).times(signed(block)),
-        };
+        // Blocks of rows that are there: what the view counts by, however many the tile has room for.
+        let up = rows.length.plus(&number(BLOCK_ROWS - 1));
+        let blocks = self.builder.value(Op::Div, vec![up, number(BLOCK_ROWS)]);
+        let length = blocks.times(signed(BLOCK_ROWS * block));
         access.start = start;
         access.extents =
             vec![Extent { count, stride: bytes(rows.whole * block) }, Extent { count: length, stride: bytes(1) }];

@@ -132,13 +132,17 @@ impl<'a> Writer<'a> {
         writer
     }
 
-    /// Whether every tile of a transposed side is whole, or lies so that it need not be.
+    /// Whether every tile of a transposed side is whole, or lies so that it need not be: elements of two bytes, and what
+    /// the unit reads where it lies.
     fn turns_whole(&self, side: usize) -> bool {
+        if side == 1 || !self.is_fed() || self.operator.operands[side].element.bits() == 16 {
+            return true;
+        }
         let [fm, fk, fn_] = self.schedule.machine.fractal;
         let unit = fm.max(fk).max(fn_);
         let whole = |dim: usize| self.divides(dim) && self.schedule.found.tiles[dim].is_multiple_of(unit);
         let touched = (0..self.operator.dims.len()).filter(|dim| self.operator.operands[side].touches(*dim));
-        (side == 1 && self.is_fed()) || touched.filter(|dim| !self.schedule.gemm.batch.contains(dim)).all(whole)
+        touched.filter(|dim| !self.schedule.gemm.batch.contains(dim)).all(whole)
     }
 
     /// The shapes and layouts of tiles whose rows and columns are plain.
@@ -160,8 +164,6 @@ impl<'a> Writer<'a> {
                 super::operator::Side::Accumulator => [up(m, fm), up(n, fn_)],
                 super::operator::Side::Vector => continue,
             };
-            let shape =
-                if first && self.is_turned(operand.min(1)) && operand < 2 { [shape[1], shape[0]] } else { shape };
             let right = self.operator.operands[operand].side == super::operator::Side::Right;
             let layout = if right && !first { access::RIGHT } else { self.near_layout(operand) };
             let buffer = &mut self.builder.program_mut().buffers[self.inside[at].index()];
