@@ -485,3 +485,59 @@ fn odd_products_compute_what_they_should() {
         }
     }
 }
+
+/// Cycles of the simulator's fast mode.
+fn fast(schedule: &npumem::tiling::Schedule, device: &npumem::ir::Device) -> Option<f64> {
+    let program = npumem::tiling::program(schedule, device).ok()?;
+    let done = npumem::simulate::simulate(
+        &program,
+        device,
+        &npumem::simulate::Request { advice: Some(false), ..Default::default() },
+        &[],
+    );
+    done.ok().map(|done| done.outcome.cycles)
+}
+
+/// The schedule that is chosen is the fastest in the simulator of all sizes that give another number of tiles, with all
+/// kinds of slots, or within 2 %.
+#[test]
+fn the_fastest_of_all_in_the_simulator_is_chosen_or_one_within_two_percent() {
+    use npumem::tiling::{Goal, Request, Slots, parse, schedule, schedule_as};
+    for (device, spec) in [
+        ("generic-npu", "matmul m=128 n=128 k=256"),
+        ("generic-npu", "matmul m=100 n=333 k=65 a=f32 b=f32 c=f32"),
+        ("generic-npu", "elementwise shape=256x512 a=f16 b=f16 op=add,relu"),
+        ("generic-npu", "reduce shape=256x512 a=f16 c=f32"),
+        ("ascend-910b2", "matmul m=1 n=512 k=512"),
+        ("ascend-910b2", "softmax shape=256x512 a=f16"),
+    ] {
+        let described = npumem::catalogue::device(device).unwrap();
+        let operator = parse(spec).unwrap();
+        let chosen = schedule(&operator, &described, Goal::Time).unwrap();
+        let cycles = fast(&chosen, &described).unwrap();
+        let unit = if spec.starts_with("matmul") { 16 } else { 1 };
+        let sizes = |extent: u64| -> Vec<u64> {
+            let units = extent.div_ceil(unit);
+            let mut sizes: Vec<u64> =
+                (1..=units.min(16)).map(|count| (units.div_ceil(count) * unit).min(extent)).collect();
+            sizes.dedup();
+            sizes
+        };
+        let mut all: Vec<Vec<u64>> = vec![Vec::new()];
+        for dim in &operator.dims {
+            let of_dim = if dim.whole { vec![dim.extent] } else { sizes(dim.extent) };
+            all = all.iter().flat_map(|tiles| of_dim.iter().map(|size| [&tiles[..], &[*size]].concat())).collect();
+        }
+        let (mut best, mut tried) = (f64::INFINITY, 0);
+        for tiles in all {
+            for slots in [Slots::All, Slots::Inputs, Slots::Streamed, Slots::Single] {
+                let request = Request { tiles: Some(tiles.clone()), slots: Some(slots), ..Request::default() };
+                let Ok(one) = schedule_as(&operator, &described, &request) else { continue };
+                best = best.min(fast(&one, &described).unwrap_or(f64::INFINITY));
+                tried += 1;
+            }
+        }
+        println!("{device} {spec}: chosen {cycles:.0}, best of {tried} {best:.0}, {:.3}", cycles / best);
+        assert!(cycles <= 1.02 * best, "{spec} on {device}: chosen {cycles}, best of {tried}: {best}");
+    }
+}

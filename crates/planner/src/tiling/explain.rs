@@ -1,7 +1,7 @@
 //! Why this tile: what limits it, what the next larger one would cost, what second slots buy.
 
 use super::fit::fit;
-use super::follow::follow;
+use super::follow::{MOST_STATEMENTS, follow};
 use super::gemm::Feeder;
 use super::nest::{Nest, NestSetup, Slots};
 use super::objective::Timer;
@@ -104,6 +104,6 @@ impl<'a> Around<'a> {
         let timer: Timer<'_> = bench.timer(&block, &self.schedule.parts, slots, feeder.as_ref());
         let found = search(&nest, &timer, 10_000).ok()?;
         (found.score[0] < u128::MAX)
-            .then(|| follow(&timer, &found, &self.schedule.parts, &self.schedule.back_and_forth).total)
+            .then(|| follow(&timer, &found, &self.schedule.parts, &self.schedule.back_and_forth, MOST_STATEMENTS).total)
     }
 }

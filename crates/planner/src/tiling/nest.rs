@@ -81,6 +81,8 @@ pub struct NestSetup {
     pub spill: bool,
     /// These tiles and no others.
     pub exact: Option<Vec<u64>>,
+    /// Whether a few sizes of each dim will do: all with few tiles, all that divide, and steps of an eighth beyond.
+    pub coarse: bool,
 }
 
 /// One factor of an operand's tile: an axis group over one or two dims, tabulated by candidate.
@@ -133,6 +135,9 @@ pub struct Nest {
     pub thinned: bool,
 }
 
+/// Candidates of one dim that are never thinned out, and numbers of tiles of which every one is a candidate.
+const FEW: usize = 12;
+const FEW_TILES: u64 = 8;
 /// Candidates of one dim that are looked at.
 const MAX_CHOICES: usize = 320;
 /// Largest extent of a windowed dim of which every tile size is a candidate.
@@ -160,6 +165,11 @@ impl Nest {
             } else {
                 tile_sizes(about.extent, granule, largest, &mut thinned)
             };
+            let mut all = all;
+            if setup.coarse && all.len() > FEW {
+                coarsen(&mut all, about.extent, granule);
+                thinned = true;
+            }
             tiles.push(all);
         }
         for dim in (0..count).filter(|dim| windowed[*dim] && !operator.dims[*dim].whole) {
@@ -341,7 +351,8 @@ fn in_window(operator: &Operator, dim: usize) -> bool {
 /// For each number of tiles the smallest tile that gives it, ascending.
 fn tile_sizes(extent: u64, granule: u64, largest: u64, thinned: &mut bool) -> Vec<u64> {
     let units = extent.div_ceil(granule);
-    let cap = (largest / granule).max(1).min(units);
+    // All of the dim is a tile, whatever it is a multiple of.
+    let cap = if largest >= extent { units } else { (largest / granule).max(1).min(units) };
     let mut sizes = Vec::new();
     let mut unit = units;
     let mut skipped = false;
@@ -369,6 +380,26 @@ fn tile_sizes(extent: u64, granule: u64, largest: u64, thinned: &mut bool) -> Ve
     sizes.reverse();
     sizes.dedup();
     sizes
+}
+
+/// Leaves the sizes with few tiles, those that divide, and beyond them steps of an eighth in the number of tiles.
+fn coarsen(sizes: &mut Vec<u64>, extent: u64, granule: u64) {
+    let mut kept: Vec<(u64, u64)> = Vec::new();
+    for size in sizes.iter().rev() {
+        let count = extent.div_ceil(*size);
+        match kept.last_mut() {
+            // Of sizes with as many tiles the smallest.
+            Some((last, with)) if *last == count => *with = *size,
+            Some((last, _)) => {
+                let divides = extent.is_multiple_of(*size) && size.is_multiple_of(granule);
+                if count <= FEW_TILES || divides || count >= *last + *last / 8 {
+                    kept.push((count, *size));
+                }
+            }
+            None => kept.push((count, *size)),
+        }
+    }
+    *sizes = kept.into_iter().rev().map(|(_, size)| size).collect();
 }
 
 /// Tile sizes of a dim in a window: every one while there are not too many.
@@ -508,4 +539,27 @@ fn class_orders(parts: &[Part], dims: usize) -> Vec<Vec<usize>> {
     }
     orders.sort();
     orders.into_iter().map(|order| order.into_iter().flat_map(|class| classes[class].1.clone()).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_a_dim_is_a_tile_though_no_granule_divides_it() {
+        let mut thinned = false;
+        assert_eq!(tile_sizes(100, 16, 100, &mut thinned), [16, 32, 48, 64, 100]);
+        assert_eq!(tile_sizes(100, 16, 90, &mut thinned), [16, 32, 48, 64, 80], "the largest that is allowed");
+        assert!(!thinned);
+    }
+
+    #[test]
+    fn a_few_sizes_are_those_with_few_tiles_those_that_divide_and_steps_between() {
+        let mut sizes: Vec<u64> = (1..=64).collect();
+        coarsen(&mut sizes, 64, 1);
+        let counts: Vec<u64> = sizes.iter().rev().map(|size| 64_u64.div_ceil(*size)).collect();
+        assert_eq!(&counts[..8], [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert!(counts.contains(&16) && counts.contains(&32) && counts.contains(&64));
+        assert!(counts.len() < 24, "{counts:?}");
+    }
 }

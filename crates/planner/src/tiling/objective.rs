@@ -375,6 +375,10 @@ impl Objective for Timer<'_> {
         }
     }
 
+    fn larger_is_better(&self) -> bool {
+        self.goal == Goal::Traffic
+    }
+
     fn least(&self, read: &[u64], written: &[u64]) -> u128 {
         let bytes: u128 = read.iter().chain(written).map(|bytes| u128::from(*bytes)).sum();
         match self.goal {

@@ -8,14 +8,14 @@
 //! ```
 
 use super::bounds::{IoBound, attention_by_sums, io_bound};
-use super::follow::follow;
+use super::follow::{FEW_STATEMENTS, MOST_STATEMENTS, Predicted, follow};
 use super::gemm::{Feed, Feeder, Gemm};
 use super::instructions::{Instruction, instructions};
 use super::machine::{Machine, MachineError, Room};
 use super::nest::{Nest, NestOperand, NestSetup, Pool, Slots, round_up};
 use super::objective::{CoreTime, Goal, Timer, products};
 use super::operator::{DimRole, OperandRole, Operator, OperatorKind, Unit};
-use super::search::{Found, SearchError, search_below};
+use super::search::{Found, SearchError, search_some};
 pub use super::shares::{LinkTraffic, PlacedBuffer};
 use super::shares::{copies, exchange, spread_bound, staging};
 use npumem_ir::device::Precision;
@@ -117,6 +117,8 @@ const MAX_PARTITIONS: usize = 24;
 /// Nodes of the search of one block, and of all blocks of one operator.
 const BLOCK_BUDGET: u64 = 20_000;
 const OPERATOR_BUDGET: u64 = 150_000;
+/// The same for the objective of time, where few sizes will do.
+const FEW_BUDGETS: (u64, u64) = (12_000, 100_000);
 /// Candidates that the closed form puts further than one part in so many behind the best are not looked for.
 const NEAR: u128 = 10;
 /// Largest kernel that is never cut on a device.
@@ -134,6 +136,8 @@ pub(crate) struct Bench<'a> {
     pub instructions: Vec<Instruction>,
     pub largest: Vec<u64>,
     pub exact: Option<Vec<u64>>,
+    /// Whether a few sizes of each dim will do.
+    pub coarse: bool,
 }
 
 /// The machine of an operator on a device.
@@ -216,6 +220,7 @@ fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> R
     let goal = request.goal;
     let mut bench = Bench::new(operator, machine);
     bench.exact.clone_from(&request.tiles);
+    bench.coarse = goal != Goal::Traffic;
     let bench = bench;
     let bits = sides(operator);
     let feeder = (operator.unit == Unit::Matrix).then(|| Feeder::new(machine, bits));
@@ -232,6 +237,9 @@ fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> R
     let mut searched = 0;
     let mut refused = None;
     let mut limit = None;
+    let budgets = if goal == Goal::Traffic { (BLOCK_BUDGET, OPERATOR_BUDGET) } else { FEW_BUDGETS };
+    // Fewer of each block where there are many blocks.
+    let many_of_block = if goal == Goal::Time { if partitions.len() < 4 { 12 } else { 3 } } else { 1 };
     let passes: &[Goal] = if goal == Goal::Memory { &[Goal::Time, Goal::Memory] } else { &[goal] };
     for pass in passes {
         let before = work;
@@ -246,7 +254,7 @@ fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> R
             if *pass == Goal::Time && bench.floor(&block, parts, *least) >= ceiling {
                 continue;
             }
-            if work - before > OPERATOR_BUDGET && !all.is_empty() {
+            if work - before > budgets.1 && !all.is_empty() {
                 break;
             }
             searched += 1;
@@ -262,37 +270,74 @@ fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> R
                     least_unit: *least,
                     ..bench.timer(&block, parts, slots, feeder.as_ref())
                 };
-                match bench.block(&nest, &timer, ceiling) {
-                    Ok((found, time)) => {
-                        work += found.work;
-                        if found.score[0] == u128::MAX {
-                            continue;
-                        }
-                        let mut score = found.score;
-                        if *pass == Goal::Traffic {
-                            // The traffic of all cores.
-                            score[0] = score[0].saturating_mul(u128::from(parts.iter().product::<u64>()));
-                        }
-                        best = best.min(score[0]);
-                        all.push(Candidate {
-                            score,
-                            parts: parts.clone(),
-                            slots,
-                            found,
-                            time,
-                            cycles: 0.0,
-                            spans: Vec::new(),
-                        });
+                let found = match search_some(&nest, &timer, budgets.0, ceiling, many_of_block) {
+                    Ok(found) => found,
+                    Err(why) => {
+                        refused = Some(why);
+                        continue;
                     }
-                    Err(why) => refused = Some(why),
+                };
+                work += found.first().map_or(0, |one| one.work);
+                for found in found {
+                    if found.score[0] == u128::MAX {
+                        continue;
+                    }
+                    let copies = |at: usize| copies(&block, operator, at, &found);
+                    let time =
+                        timer.time(&found.tiles, &copies, &found.read, &found.written, slots).unwrap_or_default();
+                    let mut score = found.score;
+                    if *pass == Goal::Traffic {
+                        // The traffic of all cores.
+                        score[0] = score[0].saturating_mul(u128::from(parts.iter().product::<u64>()));
+                    }
+                    best = best.min(score[0]);
+                    all.push(Candidate {
+                        score,
+                        parts: parts.clone(),
+                        slots,
+                        found,
+                        time,
+                        cycles: 0.0,
+                        spans: Vec::new(),
+                    });
                 }
             }
         }
     }
     all.sort_by(|a, b| (a.score, &a.parts, a.slots).cmp(&(b.score, &b.parts, b.slots)));
+    // The same tiles with slots that come to the same are one schedule.
+    all.dedup_by(|a, b| {
+        a.parts == b.parts
+            && a.found.tiles == b.found.tiles
+            && a.found.order == b.found.order
+            && a.found.slots == b.found.slots
+    });
+    if goal == Goal::Time {
+        // The best of each way to cut and kind of slots before the second best of any.
+        let mut seen: Vec<(Vec<u64>, Slots)> = Vec::new();
+        all.sort_by_cached_key(|one| {
+            let key = (one.parts.clone(), one.slots);
+            let again = seen.iter().filter(|with| **with == key).count();
+            seen.push(key);
+            again
+        });
+    }
     all.truncate(if goal == Goal::Time { FOLLOWED } else { 1 });
-    for one in &mut all {
-        (one.cycles, one.spans) = bench.follow(one, feeder.as_ref());
+    let mut whole = vec![false; all.len()];
+    for (one, whole) in all.iter_mut().zip(&mut whole) {
+        let followed = bench.follow(one, feeder.as_ref(), FEW_STATEMENTS);
+        (one.cycles, one.spans, *whole) = (followed.total, followed.spans, followed.whole);
+    }
+    // The few that look fastest are followed for longer.
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by(|a, b| all[*a].cycles.total_cmp(&all[*b].cycles));
+    for (place, at) in order.into_iter().enumerate() {
+        if place >= FOLLOWED_LONGER {
+            all[at].cycles = f64::MAX;
+        } else if !whole[at] {
+            let followed = bench.follow(&all[at], feeder.as_ref(), MOST_STATEMENTS);
+            (all[at].cycles, all[at].spans) = (followed.total, followed.spans);
+        }
     }
     // The first of the fastest: ties keep the order of the scores.
     let fastest = all.into_iter().reduce(|best, one| if one.cycles < best.cycles { one } else { best });
@@ -312,8 +357,9 @@ fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> R
     }
 }
 
-/// Schedules that are followed copy by copy, the best by the closed form.
-const FOLLOWED: usize = 8;
+/// Schedules that are followed copy by copy, the best by the closed form, and those that are followed for longer.
+const FOLLOWED: usize = 14;
+const FOLLOWED_LONGER: usize = 2;
 
 /// A schedule as the search leaves it.
 struct Candidate {
@@ -403,7 +449,19 @@ impl<'a> Bench<'a> {
         let largest = operator.dims.iter().enumerate().map(|(dim, about)| if one(dim) { 1 } else { about.extent });
         let largest = largest.collect();
         let instructions = if operator.unit == Unit::Vector { instructions(operator) } else { Vec::new() };
-        Bench { operator, machine, gemm, granules, pools, rooms, operands, instructions, largest, exact: None }
+        Bench {
+            operator,
+            machine,
+            gemm,
+            granules,
+            pools,
+            rooms,
+            operands,
+            instructions,
+            largest,
+            exact: None,
+            coarse: false,
+        }
     }
 
     /// Every way to cut the parallel dims into blocks for the cores, the least time first.
@@ -518,6 +576,7 @@ impl<'a> Bench<'a> {
             slots,
             spill: false,
             exact: self.exact.clone(),
+            coarse: self.coarse,
         }
     }
 
@@ -554,13 +613,6 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn block(&self, nest: &Nest, timer: &Timer<'_>, ceiling: u128) -> Result<(Found, CoreTime), SearchError> {
-        let found = search_below(nest, timer, BLOCK_BUDGET, ceiling)?;
-        let copies = |at: usize| copies(timer.block, self.operator, at, &found);
-        let time = timer.time(&found.tiles, &copies, &found.read, &found.written, timer.slots).unwrap_or_default();
-        Ok((found, time))
-    }
-
     /// Thousandths of cycles that a block needs at least: everything it touches comes once.
     fn floor(&self, block: &Operator, parts: &[u64], least: f64) -> u128 {
         let timer = Timer { least_unit: least, ..self.timer(block, parts, Slots::All, None) };
@@ -575,15 +627,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Cycles of a candidate, copy by copy.
-    fn follow(&self, one: &Candidate, feeder: Option<&Feeder<'_>>) -> (f64, Vec<(EngineId, f64, f64)>) {
+    fn follow(&self, one: &Candidate, feeder: Option<&Feeder<'_>>, statements: u64) -> Predicted {
         let block = self.block_operator(&one.parts);
         let timer = self.timer(&block, &one.parts, one.slots, feeder);
         let mut turned = Vec::new();
         if let Some((_, capacity, _)) = self.machine.cache {
             self.main_traffic(&one.parts, &self.block_of(&one.parts), &one.found, capacity, &mut turned);
         }
-        let followed = follow(&timer, &one.found, &one.parts, &turned);
-        (followed.total, followed.spans)
+        follow(&timer, &one.found, &one.parts, &turned, statements)
     }
 
     fn finish(&self, one: Candidate, goal: Goal, feeder: Option<&Feeder<'_>>) -> Schedule {

@@ -53,6 +53,10 @@ pub trait Objective {
     fn score(&self, leaf: &Leaf<'_>) -> Score;
     /// The least first number of any score in a branch whose operands read and write at least so much.
     fn least(&self, read: &[u64], written: &[u64]) -> u128;
+    /// Whether a larger tile of a dim that no window holds is never worse, the others being the same.
+    fn larger_is_better(&self) -> bool {
+        true
+    }
 }
 
 /// The least traffic; then the fewest copies, then the fewest bytes near the unit.
@@ -120,13 +124,18 @@ pub enum SearchError {
 /// Nodes that one search may visit.
 pub const BUDGET: u64 = 4_000_000;
 
+/// A score, the candidate of each dim, and the order.
+type Pick = (Score, Vec<usize>, usize);
+
 struct Walk<'a, O: Objective + ?Sized> {
     nest: &'a Nest,
     objective: &'a O,
     /// Dims in the order in which they are picked.
     dims: Vec<usize>,
     picks: Vec<usize>,
-    best: Option<(Score, Vec<usize>, usize)>,
+    /// The best so far, at most `many`, each with other tiles.
+    best: Vec<Pick>,
+    many: usize,
     ceiling: u128,
     work: u64,
     budget: u64,
@@ -139,26 +148,29 @@ struct Walk<'a, O: Objective + ?Sized> {
 /// # Errors
 /// When even the smallest tiles do not fit.
 pub fn search<O: Objective + ?Sized>(nest: &Nest, objective: &O, budget: u64) -> Result<Found, SearchError> {
-    search_below(nest, objective, budget, u128::MAX)
+    let mut found = search_some(nest, objective, budget, u128::MAX, 1)?;
+    Ok(found.swap_remove(0))
 }
 
-/// As [`search`], where nothing at or above a ceiling is of use: the result is the best only if it is below.
+/// As [`search`], for the best few; nothing at or above a ceiling is of use.
 ///
 /// # Errors
 /// As [`search`].
-pub fn search_below<O: Objective + ?Sized>(
+pub fn search_some<O: Objective + ?Sized>(
     nest: &Nest,
     objective: &O,
     budget: u64,
     ceiling: u128,
-) -> Result<Found, SearchError> {
+    many: usize,
+) -> Result<Vec<Found>, SearchError> {
     let dims = pick_order(nest);
     let mut walk = Walk {
         nest,
         objective,
         picks: vec![0; nest.choices.len()],
         dims,
-        best: None,
+        best: Vec::new(),
+        many: many.max(1),
         ceiling,
         work: 0,
         budget,
@@ -170,8 +182,11 @@ pub fn search_below<O: Objective + ?Sized>(
     walk.go(0);
     let proven = walk.work < budget && !nest.thinned;
     let work = walk.work;
-    let Some((score, picks, order)) = walk.best else { return Err(too_small(nest)) };
-    Ok(found(nest, &picks, &nest.orders[order], score, work, proven))
+    if walk.best.is_empty() {
+        return Err(too_small(nest));
+    }
+    let found = |(score, picks, order): &Pick| found(nest, picks, &nest.orders[*order], *score, work, proven);
+    Ok(walk.best.iter().map(found).collect())
 }
 
 /// What a complete pick comes to, as a result.
@@ -300,7 +315,7 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
                 self.go(depth + 1);
             }
             // The largest that fits moves no more than any smaller one.
-            if last && self.nest.monotone[dim] && self.fits_every_order() {
+            if last && self.objective.larger_is_better() && self.nest.monotone[dim] && self.fits_every_order() {
                 break;
             }
         }
@@ -341,8 +356,7 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
 
     /// Whether the least traffic of some order, with the best candidates for the rest, beats what was found.
     fn may_win(&mut self, depth: usize) -> bool {
-        let Some((best, ..)) = &self.best else { return true };
-        let best = best[0].min(self.ceiling);
+        let best = self.bar();
         let nest = self.nest;
         let full = depth + 1 == self.dims.len();
         let mut known = 0_u32;
@@ -368,11 +382,37 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
         false
     }
 
+    /// What a pick must stay below, or reach, to be kept. Those that are a little worse than the best are wanted too where
+    /// more than one is.
+    fn bar(&self) -> u128 {
+        let Some((best, ..)) = self.best.first() else { return u128::MAX };
+        let bar = match self.best.get(self.many - 1) {
+            Some((last, ..)) => last[0],
+            None => u128::MAX,
+        };
+        let near = if self.many > 1 { best[0].saturating_add(best[0] / 16) } else { best[0] };
+        bar.min(near).min(self.ceiling)
+    }
+
+    /// Keeps a pick when it is among the best.
+    fn keep(&mut self, score: Score, order: usize) {
+        if self.best.iter().any(|(_, picks, _)| *picks == self.picks) {
+            return;
+        }
+        let at =
+            self.best.partition_point(|(with, picks, place)| (*with, picks, *place) <= (score, &self.picks, order));
+        if at < self.many {
+            self.best.insert(at, (score, self.picks.clone(), order));
+            self.best.truncate(self.many);
+        }
+    }
+
     /// Scores a complete pick in every order; keeps the best. Returns the best of this pick.
     fn leaf(&mut self) -> Score {
         let nest = self.nest;
-        let mut least = [u128::MAX; 3];
+        let mut least = ([u128::MAX; 3], 0);
         let once: Vec<u128> = nest.parts.iter().map(|part| nest.once(part, &self.picks)).collect();
+        let bar = self.bar();
         for (index, order) in nest.orders.iter().enumerate() {
             self.work += 1;
             let mut spilled = false;
@@ -384,7 +424,7 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
                 self.written[at] = written;
             }
             // It cannot be better than what there is.
-            if self.best.as_ref().is_some_and(|(best, ..)| self.objective.least(&self.read, &self.written) > best[0]) {
+            if bar < u128::MAX && self.objective.least(&self.read, &self.written) > bar {
                 continue;
             }
             if (spilled && !nest.spill) || (nest.slots == Slots::Streamed && !nest.fits(&self.picks, order)) {
@@ -393,17 +433,12 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
             let taken =
                 nest.parts.iter().map(|part| nest.bytes_taken(part, &self.picks, order)).fold(0, u64::saturating_add);
             let leaf = Leaf { nest, picks: &self.picks, order, read: &self.read, written: &self.written, taken };
-            let score = self.objective.score(&leaf);
-            least = least.min(score);
-            let better = match &self.best {
-                Some((best, picks, at)) => (score, &self.picks, index) < (*best, picks, *at),
-                None => true,
-            };
-            if better {
-                self.best = Some((score, self.picks.clone(), index));
-            }
+            least = least.min((self.objective.score(&leaf), index));
         }
-        least
+        if least.0[0] < u128::MAX || self.best.is_empty() {
+            self.keep(least.0, least.1);
+        }
+        least.0
     }
 }
 

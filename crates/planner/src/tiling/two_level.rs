@@ -34,5 +34,6 @@ pub fn setup(operator: &Operator, capacity: u64, slots: Slots) -> NestSetup {
         slots,
         spill: true,
         exact: None,
+        coarse: false,
     }
 }

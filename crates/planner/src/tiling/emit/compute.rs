@@ -168,18 +168,18 @@ impl Writer<'_> {
             let right = super::access::RIGHT;
             (a_part.layout, b_part.layout) = (a.layout, b.layout);
             if a.layout == right {
-                self.blocks(&mut a_part, &depth, &rows, wide(bits[0]), bits[0]);
+                self.blocks(&mut a_part, [&depth, &rows], wide(bits[0]), bits[0], false);
             } else {
-                self.blocks(&mut a_part, &rows, &depth, wide(bits[0]), bits[0]);
+                self.blocks(&mut a_part, [&rows, &depth], wide(bits[0]), bits[0], true);
             }
             if b.layout == right {
-                self.blocks(&mut b_part, &columns, &depth, wide(bits[1]), bits[1]);
+                self.blocks(&mut b_part, [&columns, &depth], wide(bits[1]), bits[1], true);
             } else {
-                self.blocks(&mut b_part, &depth, &columns, wide(bits[1]), bits[1]);
+                self.blocks(&mut b_part, [&depth, &columns], wide(bits[1]), bits[1], false);
             }
         }
         let mut c_part = seen(&c, &lm, &ln, 1024);
-        self.blocks(&mut c_part, &rows, &columns, fn_, sum_bits);
+        self.blocks(&mut c_part, [&rows, &columns], fn_, sum_bits, false);
         let whole = |writer: &Self, id, side: usize, slots: u64, rows: &Affine, columns: &Affine| Access {
             slot: if slots > 1 { turn.clone() } else { number(0) },
             shape: vec![rows.clone(), columns.clone()],
@@ -384,28 +384,48 @@ struct Along {
 }
 
 impl Writer<'_> {
-    /// Narrows an access to one step: blocks of `block` columns lie one after another, each with all rows.
-    fn blocks(&mut self, access: &mut Access, rows: &Along, columns: &Along, block: u64, bits: u64) {
+    /// Narrows an access to one step: blocks of `block` columns lie one after another, each with all rows. The view counts
+    /// blocks along the depth first where it can: how deep a step is depends on counters alone, how many rows it has may
+    /// depend on the core, and what reads the program should not have to know that.
+    fn blocks(&mut self, access: &mut Access, [rows, columns]: [&Along; 2], block: u64, bits: u64, by_columns: bool) {
         if rows.step >= rows.whole && columns.step >= columns.whole {
             return;
         }
         let bytes = |elements: u64| signed(elements * bits / 8);
         let start =
             rows.index.times(bytes(rows.step * block)).plus(&columns.index.times(bytes(columns.step * rows.whole)));
-        let count = self.left_over(columns).map_or_else(
-            || number(columns.step.div_ceil(block)),
-            |rest| {
-                let blocks = self.builder.value(Op::Div, vec![rest, number(block)]);
-                self.builder.value(Op::Min, vec![blocks, number(columns.step / block)])
-            },
-        );
+        access.start = start;
+        if let (true, Layout::Fractal { outer_col, inner_col, bytes: size }) = (by_columns, access.layout) {
+            access.layout = Layout::Fractal { outer_col: !outer_col, inner_col, bytes: size };
+            let across = self.blocks_left(rows, BLOCK_ROWS);
+            let up = columns.length.plus(&number(block - 1));
+            let deep = self.builder.value(Op::Div, vec![up, number(block)]);
+            access.extents = vec![
+                Extent { count: across, stride: bytes(BLOCK_ROWS * block) },
+                Extent { count: deep, stride: bytes(rows.whole * block) },
+                Extent { count: number(BLOCK_ROWS * block), stride: bytes(1) },
+            ];
+            return;
+        }
+        let count = self.blocks_left(columns, block);
         // Blocks of rows that are there: what the view counts by, however many the tile has room for.
         let up = rows.length.plus(&number(BLOCK_ROWS - 1));
         let blocks = self.builder.value(Op::Div, vec![up, number(BLOCK_ROWS)]);
         let length = blocks.times(signed(BLOCK_ROWS * block));
-        access.start = start;
         access.extents =
             vec![Extent { count, stride: bytes(rows.whole * block) }, Extent { count: length, stride: bytes(1) }];
+    }
+
+    /// Blocks of a step, fewer at the end where steps do not divide the tile.
+    fn blocks_left(&mut self, along: &Along, block: u64) -> Affine {
+        let all = along.step.div_ceil(block);
+        match self.left_over(along) {
+            None => number(all),
+            Some(rest) => {
+                let blocks = self.builder.value(Op::Div, vec![rest.plus(&number(block - 1)), number(block)]);
+                self.builder.value(Op::Min, vec![blocks, number(all)])
+            }
+        }
     }
 
     /// Elements from the step to the end, where steps do not divide the tile.

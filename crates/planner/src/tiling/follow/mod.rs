@@ -28,8 +28,10 @@ use statements::{Block, Statement, Work};
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Statements that are followed one by one, all cores together.
-const MOST_STATEMENTS: u64 = 24_000;
+/// Statements that are followed one by one, all cores together: to tell schedules apart, and for the time that is said.
+pub const FEW_STATEMENTS: u64 = 5_000;
+/// As [`FEW_STATEMENTS`].
+pub const MOST_STATEMENTS: u64 = 24_000;
 /// Tiles of one core that are followed at least.
 const LEAST_TILES: u64 = 12;
 /// Statements that wait in the queue of one engine.
@@ -44,6 +46,8 @@ pub struct Predicted {
     pub total: f64,
     /// The first statements of the first core: engine, start and end.
     pub spans: Vec<(EngineId, f64, f64)>,
+    /// All of it was followed.
+    pub whole: bool,
 }
 
 /// A slot of an operand's buffer, or of the unit's own.
@@ -187,9 +191,9 @@ struct Walk<'a, 'b> {
     end: f64,
 }
 
-/// Follows all cores.
+/// Follows all cores, for about so many statements; long schedules go on at the pace of the last of them.
 #[must_use]
-pub fn follow(timer: &Timer<'_>, found: &Found, parts: &[u64], turned: &[usize]) -> Predicted {
+pub fn follow(timer: &Timer<'_>, found: &Found, parts: &[u64], turned: &[usize], statements: u64) -> Predicted {
     let plan = Plan::new(timer, found, parts, turned);
     let cores = parts.iter().product::<u64>().max(1);
     let operator = timer.operator;
@@ -203,7 +207,7 @@ pub fn follow(timer: &Timer<'_>, found: &Found, parts: &[u64], turned: &[usize])
         1
     };
     let steps = plan.feed.map_or(taps * timer.instructions.len().max(1) as u64, |feed| feed.steps.max(1) * 3) + 3;
-    let most = (MOST_STATEMENTS / cores / steps).max(LEAST_TILES);
+    let most = (statements / cores / steps).max(LEAST_TILES);
     // Whole turns of as many inner loops as the budget has room for.
     let mut turn = 1_u64;
     for dim in found.order.iter().rev() {
@@ -252,7 +256,7 @@ pub fn follow(timer: &Timer<'_>, found: &Found, parts: &[u64], turned: &[usize])
         let pace = walk.cores.iter().filter_map(pace).fold(0.0, f64::max);
         total += pace * (all - followed) as f64;
     }
-    Predicted { total, spans: walk.spans }
+    Predicted { total, spans: walk.spans, whole: followed == all }
 }
 
 impl Walk<'_, '_> {
