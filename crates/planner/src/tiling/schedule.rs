@@ -186,6 +186,15 @@ pub fn schedule_as(operator: &Operator, device: &Device, request: &Request) -> R
     let machine = machine_for(operator, device)?;
     let whole = whole_kernels(operator);
     let operator = &whole;
+    if operator.kind == OperatorKind::Reduce && request.tiles.is_none() {
+        // A sum in one go, where it fits: tile programs do not compute the values of one in parts.
+        let mut at_once = operator.clone();
+        at_once.dims.iter_mut().filter(|dim| dim.role == DimRole::Reduction).for_each(|dim| dim.whole = true);
+        if let Ok(mut found) = best_schedule(&at_once, &machine, request) {
+            found.operator = operator.clone();
+            return Ok(found);
+        }
+    }
     match best_schedule(operator, &machine, request) {
         // Rows that do not fit whole are read twice.
         Err(TileError::DoesNotFit { .. }) if matches!(operator.kind, OperatorKind::Softmax | OperatorKind::Norm) => {
