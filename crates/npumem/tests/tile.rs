@@ -340,7 +340,9 @@ fn npy(path: &str, kind: &str, shape: &[u64], bytes: &[u8]) {
 
 /// Runs a schedule with values; the bytes of its result.
 fn computed(spec: &str, device: &str, inputs: &[(&str, &str, &[u64], Vec<u8>)], result: &str) -> Vec<u8> {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("values-{device}"));
+    // A folder of its own: tests run beside each other.
+    let folder =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("values-{device}-{}", spec.replace(' ', "-")));
     std::fs::create_dir_all(&folder).unwrap();
     let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let program = at("tile.npumem");
