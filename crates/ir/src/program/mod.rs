@@ -291,6 +291,10 @@ pub enum InPlace {
     Always,
 }
 
+/// Attribute of a statement that has the time and the bytes of what it stands for, but does not say what is computed: why.
+/// Its values are not computed.
+pub const UNWRITTEN: &str = "unwritten";
+
 /// One statement that an engine runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Operation {

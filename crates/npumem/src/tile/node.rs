@@ -55,6 +55,15 @@ impl View<'_> {
         }
     }
 
+    /// The attribute `axis` as an index of a shape of so many dimensions.
+    fn axis(&self, rank: usize, default: i64) -> Option<usize> {
+        let axis = self.int("axis").unwrap_or(default);
+        let rank = i64::try_from(rank.max(1)).ok()?;
+        usize::try_from(if axis < 0 { axis + rank } else { axis })
+            .ok()
+            .filter(|axis| (*axis as u64) < rank.unsigned_abs())
+    }
+
     fn text(&self, name: &str) -> &str {
         match self.node.attributes.get(name) {
             Some(Attribute::Text(text)) => text,
@@ -144,13 +153,20 @@ fn moves_only(kind: &str) -> bool {
 }
 
 fn pairs(view: &View<'_>) -> Option<(&'static str, Pairs)> {
+    // Numbers below zero in these mean something else, or nothing.
+    let lists = ["pads", "strides", "dilations", "kernel_shape", "output_padding", "perm"];
+    if lists.iter().any(|name| view.ints(name).is_none() && view.node.attributes.contains_key(*name)) {
+        return None;
+    }
     match view.node.kind.as_str() {
         "Conv" | "FusedConv" | "ConvTranspose" => conv(view),
         "MatMul" | "Gemm" | "FusedMatMul" | "FusedGemm" => matmul(view),
         "MaxPool" | "AveragePool" | "GlobalAveragePool" | "GlobalMaxPool" => pool(view),
         "Softmax" | "LogSoftmax" => {
             let (shape, element) = view.input(0)?;
-            Some(("softmax", vec![pair("shape", by_x(&capped(&shape))), pair("a", element.name())]))
+            // Rows are along the last axis; another one would be another operator.
+            let last = view.axis(shape.len(), -1)? + 1 == shape.len().max(1);
+            last.then_some(("softmax", vec![pair("shape", by_x(&capped(&shape))), pair("a", element.name())]))
         }
         "LayerNormalization" | "SkipLayerNormalization" => norm(view, "layernorm"),
         "RMSNormalization" | "SimplifiedLayerNormalization" | "SkipSimplifiedLayerNormalization" => {
@@ -253,6 +269,10 @@ fn conv(view: &View<'_>) -> Option<(&'static str, Pairs)> {
     }
     let groups = u64::try_from(view.int("group").unwrap_or(1)).ok()?;
     let transposed = view.node.kind == "ConvTranspose";
+    if transposed && view.node.attributes.contains_key("output_shape") {
+        // It overrides the padding.
+        return None;
+    }
     let filters = if transposed { weight.get(1)?.checked_mul(groups)? } else { *weight.first()? };
     let mut pairs = vec![
         pair("n", batch),
@@ -284,16 +304,20 @@ fn matmul(view: &View<'_>) -> Option<(&'static str, Pairs)> {
     let last = |shape: &[u64], from_end: usize| shape.len().checked_sub(from_end).map(|at| shape[at]);
     let k = if a.len() == 1 { a[0] } else { last(&a, if a_turned { 2 } else { 1 })? };
     let n = if b.len() == 1 { 1 } else { last(&b, if b_turned { 2 } else { 1 })? };
+    let k_of_b = if b.len() == 1 { b[0] } else { last(&b, if b_turned { 1 } else { 2 })? };
+    if k != k_of_b {
+        return None;
+    }
     let batch_b = product(&b[..b.len().saturating_sub(2)]);
     let rows = product(&out).checked_div(n.max(1))?;
     let mut pairs = Vec::new();
     if batch_b > 1 {
         let batch = product(&out[..out.len().saturating_sub(2)]);
         pairs.push(pair("batch", batch.max(1)));
-        pairs.push(pair("m", rows.checked_div(batch.max(1))?.max(1)));
+        pairs.push(pair("m", rows.checked_div(batch.max(1))?));
     } else {
         // The same right side for all: its batch is more rows.
-        pairs.push(pair("m", rows.max(1)));
+        pairs.push(pair("m", rows));
     }
     pairs.extend([
         pair("n", n),
@@ -310,7 +334,13 @@ fn matmul(view: &View<'_>) -> Option<(&'static str, Pairs)> {
     };
     pairs.push(pair("transpose", turn));
     if gemm && view.has(2) {
-        pairs.push(pair("bias", c_type.name()));
+        let (added, _) = view.input(2)?;
+        match product(&added) {
+            // One value for each column, or a matrix of the result's shape.
+            count if count == n && added.last() == Some(&n) => pairs.push(pair("bias", c_type.name())),
+            count if count == product(&out) => pairs.push(pair("residual", c_type.name())),
+            _ => return None,
+        }
     }
     Some(("matmul", pairs))
 }
@@ -340,7 +370,10 @@ fn pool(view: &View<'_>) -> Option<(&'static str, Pairs)> {
 
 fn norm(view: &View<'_>, family: &'static str) -> Option<(&'static str, Pairs)> {
     let (shape, element) = view.input(0)?;
-    let mut pairs = vec![pair("shape", by_x(&capped(&shape))), pair("a", element.name())];
+    // Rows are all that lies behind the axis.
+    let axis = view.axis(shape.len(), -1)?;
+    let rows = [&shape[..axis.min(shape.len())], &[product(&shape[axis.min(shape.len())..])]].concat();
+    let mut pairs = vec![pair("shape", by_x(&capped(&rows))), pair("a", element.name())];
     if view.node.kind.starts_with("Skip") {
         pairs.push(pair("residual", element.name()));
     }
@@ -400,7 +433,10 @@ fn elementwise(view: &View<'_>, kind: &str) -> Option<(&'static str, Pairs)> {
     let mut pairs = vec![pair("shape", by_x(&shape)), pair("out", element.name()), pair("op", op)];
     let two_sided =
         matches!(kind, "Add" | "Sum" | "Sub" | "Mul" | "Div" | "Max" | "Min" | "Pow" | "BiasGelu" | "PRelu");
-    let count = if two_sided { view.node.inputs.len().min(4) } else { 1 };
+    let count = if two_sided { view.node.inputs.len() } else { 1 };
+    if count > 4 {
+        return None;
+    }
     for (name, at) in ["a", "b", "c", "d"].iter().zip(0..count) {
         let (own, element) = view.input(at)?;
         pairs.push(pair(name, element.name()));

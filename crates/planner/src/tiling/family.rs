@@ -261,10 +261,10 @@ impl Window {
         let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         if self.transposed {
             let terms = vec![(out, 1), (kernel, -signed(self.dilation))];
-            return Axis { terms, offset: signed(self.before), divide: self.stride, extent: self.input };
+            return Axis { terms, offset: signed(self.before), divide: self.stride, extent: self.input, loose: false };
         }
         let terms = vec![(out, signed(self.stride)), (kernel, signed(self.dilation))];
-        Axis { terms, offset: -signed(self.before), divide: 1, extent: self.input }
+        Axis { terms, offset: -signed(self.before), divide: 1, extent: self.input, loose: false }
     }
 }
 
@@ -694,7 +694,7 @@ fn attention(fields: &Fields) -> Result<Operator, SpecError> {
         operand("value", cache, OperandRole::Input, Side::Right, per_k(value_width)),
     ];
     if let Some(page) = page {
-        let pages = vec![Axis { terms: vec![(k, 1)], offset: 0, divide: page, extent: keys.div_ceil(page) }];
+        let pages = vec![Axis { divide: page, ..Axis::plain(k, keys.div_ceil(page)) }];
         operands.push(operand("pages", ElementType::I32, OperandRole::Input, Side::Vector, with(pages)));
     }
     operands.push(operand("out", out, OperandRole::Output, Side::Accumulator, per_q(value_width)));

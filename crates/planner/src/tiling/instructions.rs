@@ -1,6 +1,6 @@
 //! The vector instructions of an operator, tile by tile: what is emitted, and what the time is counted from.
 
-use super::operator::{OperandRole, Operator, OperatorKind};
+use super::operator::{Axis, DimRole, OperandRole, Operator, OperatorKind};
 use npumem_ir::program::InPlace;
 
 /// What an instruction goes over.
@@ -135,11 +135,15 @@ fn chain(operator: &Operator, inputs: &[usize], out: usize) -> Vec<Instruction> 
         let mut reads = vec![now];
         let mut name = format!("t{word}");
         if two(&word) {
-            let other = inputs.get(next).copied().unwrap_or(now);
+            let mut other = inputs.get(next).copied().unwrap_or(now);
             next += 1;
-            let broadcast = operator.operands[other].elements() != operator.operands[out].elements();
+            let repeated = |at: usize| operator.operands[at].elements() != operator.operands[out].elements();
+            if repeated(now) && !repeated(other) && matches!(word.as_str(), "add" | "mul" | "max" | "min") {
+                // The second one is the one that is repeated.
+                reads = vec![std::mem::replace(&mut other, now)];
+            }
             let rows = operator.operands[other].axes.last().is_some_and(|axis| axis.terms.is_empty());
-            if broadcast {
+            if repeated(other) {
                 name = format!("{}expand{word}", if rows { "trow" } else { "tcol" });
             }
             reads.push(other);
@@ -160,4 +164,57 @@ fn chain(operator: &Operator, inputs: &[usize], out: usize) -> Vec<Instruction> 
         now = out;
     }
     list
+}
+
+/// What the name of an instruction does not say of it, where a tile is more than rows and columns: `None` when the name is
+/// the whole meaning.
+#[must_use]
+pub fn unsaid(operator: &Operator, instruction: &Instruction) -> Option<&'static str> {
+    let own = |operand: usize| -> Vec<bool> {
+        // Axes of one element say nothing; neighbours that are alike are one.
+        let out = &operator.operands[operator.output()];
+        let mut list: Vec<bool> = out
+            .axes
+            .iter()
+            .zip(&operator.operands[operand].axes)
+            .filter(|(all, _)| all.extent > 1)
+            .map(|(all, own)| own.extent == all.extent)
+            .collect();
+        list.dedup();
+        list
+    };
+    match operator.kind {
+        OperatorKind::Elementwise => {
+            let whole = |operand: usize| own(operand).iter().all(|own| *own);
+            let along = |operand: usize| match own(operand).as_slice() {
+                [true, false] => instruction.name.starts_with("trow"),
+                [false, true] => instruction.name.starts_with("tcol"),
+                list => list.iter().all(|own| *own),
+            };
+            let first = instruction.reads.first().is_none_or(|operand| whole(*operand));
+            let fits = first && instruction.reads.iter().skip(1).all(|operand| along(*operand));
+            (!fits).then_some("with an operand that is repeated along other axes than rows or columns")
+        }
+        OperatorKind::Reduce => {
+            let roles: Vec<DimRole> = operator.dims.iter().filter(|dim| dim.extent > 1).map(|dim| dim.role).collect();
+            let turns = roles.windows(2).filter(|pair| pair[0] != pair[1]).count();
+            let ends = operator.dims.last().map(|dim| dim.role) == roles.last().copied();
+            (turns > 1 || !(ends || roles.is_empty()))
+                .then_some("over axes that are neither the first nor the last ones")
+        }
+        OperatorKind::Transpose => {
+            let order = |operand: usize| -> Vec<usize> {
+                let axes = operator.operands[operand].axes.iter();
+                axes.filter(|axis| axis.extent > 1).filter_map(Axis::as_plain).collect()
+            };
+            let (from, to) = (order(0), order(operator.output()));
+            let swapped = matches!((from.as_slice(), to.as_slice()), ([a, b], [c, d]) if a == d && b == c);
+            (!swapped && !(from == to && from.len() < 2)).then_some("of more than the rows and columns of a matrix")
+        }
+        OperatorKind::Norm if instruction.name == "trowsum" || instruction.name == "trowexpandmul" => {
+            Some("of squares, and of the reciprocal root of their mean")
+        }
+        OperatorKind::Gather => Some("of the rows that the index names"),
+        _ => None,
+    }
 }

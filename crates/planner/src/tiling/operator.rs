@@ -19,6 +19,8 @@ use thiserror::Error;
 pub const MAX_DIM: u64 = 1 << 31;
 /// The most iterations (multiply-accumulates, or element steps) of an operator.
 pub const MAX_POINTS: u128 = 1 << 62;
+/// Positions of an axis that are listed one by one.
+const MAX_LISTED: u64 = 1 << 16;
 
 /// What family an operator belongs to; it decides the bound that is printed and how the schedule is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,19 +101,21 @@ pub struct Axis {
     pub divide: u64,
     /// Positions that exist.
     pub extent: u64,
+    /// A tile may begin at any remainder of the division: it takes the most positions that one can.
+    pub loose: bool,
 }
 
 impl Axis {
     /// An axis that is one dimension.
     #[must_use]
     pub fn plain(dim: usize, extent: u64) -> Self {
-        Axis { terms: vec![(dim, 1)], offset: 0, divide: 1, extent }
+        Axis { terms: vec![(dim, 1)], offset: 0, divide: 1, extent, loose: false }
     }
 
     /// An axis of which every tile touches all.
     #[must_use]
     pub fn whole(extent: u64) -> Self {
-        Axis { terms: Vec::new(), offset: 0, divide: 1, extent }
+        Axis { terms: Vec::new(), offset: 0, divide: 1, extent, loose: false }
     }
 
     /// The positions `[first, end)` that iterations `[low, high)` of each term touch, held within the axis.
@@ -132,7 +136,8 @@ impl Axis {
         }
         let divide = i128::from(self.divide.max(1));
         let first = least.div_euclid(divide).max(0);
-        let end = (most.div_euclid(divide) + 1).min(i128::from(self.extent));
+        let last = if self.loose { first + (most - least + divide - 1) / divide } else { most.div_euclid(divide) };
+        let end = (last + 1).min(i128::from(self.extent));
         if end <= first {
             return (0, 0);
         }
@@ -150,11 +155,74 @@ impl Axis {
             most = most.checked_add(low.max(high))?;
         }
         let (extent, divide) = (i64::try_from(self.extent).ok()?, i64::try_from(self.divide.max(1)).ok()?);
+        let reach = most.checked_sub(least)?;
         if divide > 1 {
             (least, most) = (least.div_euclid(divide), most.div_euclid(divide));
         }
-        let (first, end) = (least.max(0), most.checked_add(1)?.min(extent));
+        let first = least.max(0);
+        if self.loose {
+            most = first.checked_add(reach.checked_add(divide - 1)? / divide)?;
+        }
+        let end = most.checked_add(1)?.min(extent);
         Some(if end <= first { (0, 0) } else { (first.unsigned_abs(), end.unsigned_abs()) })
+    }
+
+    /// How many positions within the axis are needed at all when every dimension takes all of its values: a window that
+    /// steps past its own length leaves holes. Never more than the truth.
+    #[must_use]
+    pub fn needed(&self, extent: &dyn Fn(usize) -> u64) -> u64 {
+        let (first, end) = self.touched(&|dim| (0, extent(dim)));
+        let span = end - first;
+        if self.divide > 1 || span == 0 {
+            return span;
+        }
+        // Runs of the finer term, one for each value of the coarser one.
+        let mut terms: Vec<(u64, u64)> =
+            self.terms.iter().map(|(dim, factor)| (factor.unsigned_abs(), extent(*dim))).collect();
+        terms.sort_unstable();
+        match terms.as_slice() {
+            [(step, count)] => span.min(span.div_ceil((*step).max(1)).min(*count)),
+            [(1, run), (step, _)] if step <= run => span,
+            [(fine, run), (coarse, count)] if run.saturating_mul(*count) <= MAX_LISTED => {
+                let held = i128::from(first)..i128::from(end);
+                let low: i128 = self
+                    .terms
+                    .iter()
+                    .map(|(dim, factor)| i128::from((*factor).min(0)) * i128::from(extent(*dim).saturating_sub(1)))
+                    .sum();
+                let mut all: Vec<i128> = (0..*run)
+                    .flat_map(|x| (0..*count).map(move |y| (x, y)))
+                    .map(|(x, y)| {
+                        i128::from(self.offset) + low + i128::from(x * fine) + i128::from(y) * i128::from(*coarse)
+                    })
+                    .filter(|position| held.contains(position))
+                    .collect();
+                all.sort_unstable();
+                all.dedup();
+                all.len() as u64
+            }
+            // One run, or one position of every run: whichever is more, less what may lie in the padding.
+            [(fine, run), (coarse, count)] => {
+                let outside = self.offset.unsigned_abs().saturating_mul(2);
+                let inside = |step: &u64, count: &u64| count.saturating_sub(outside.div_ceil((*step).max(1)));
+                inside(fine, run).max(inside(coarse, count)).clamp(1, span)
+            }
+            _ => span,
+        }
+    }
+
+    /// The same axis for a block that lies anywhere along it: no padding shortens it.
+    #[must_use]
+    pub fn anywhere(&self, extent: &dyn Fn(usize) -> u64) -> Self {
+        let below: i64 = self
+            .terms
+            .iter()
+            .map(|(dim, factor)| {
+                let last = i64::try_from(extent(*dim).saturating_sub(1)).unwrap_or(i64::MAX);
+                factor.min(&0).saturating_mul(last).saturating_neg()
+            })
+            .fold(0, i64::saturating_add);
+        Axis { offset: below, loose: true, ..self.clone() }
     }
 
     /// Whether it is one dimension and nothing else.
@@ -395,10 +463,17 @@ impl Operator {
     #[must_use]
     pub fn compulsory_bytes(&self) -> u128 {
         let moved = self.operands.iter().filter(|operand| operand.role != OperandRole::Temporary);
-        moved.map(|operand| u128::from(self.moved_bytes(operand))).sum()
+        moved.map(|operand| u128::from(self.needed_bytes(operand))).sum()
     }
 
-    /// Bytes of an operand that are touched at all: a strided window may skip some, a gather most.
+    /// Bytes of an operand that are needed at all: a window that steps past its own length skips some.
+    #[must_use]
+    pub fn needed_bytes(&self, operand: &Operand) -> u64 {
+        let needed = |axis: &Axis| u128::from(axis.needed(&|dim| self.dims[dim].extent));
+        bytes_of(operand.axes.iter().map(needed).product(), operand.element.bits())
+    }
+
+    /// Bytes of an operand from the first that is touched to the last, along every axis.
     #[must_use]
     pub fn moved_bytes(&self, operand: &Operand) -> u64 {
         let all = |dim: usize| (0, self.dims[dim].extent);

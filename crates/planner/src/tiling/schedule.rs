@@ -14,10 +14,10 @@ use super::instructions::{Instruction, instructions};
 use super::machine::{Machine, MachineError, Room};
 use super::nest::{Nest, NestOperand, NestSetup, Pool, Slots, round_up};
 use super::objective::{CoreTime, Goal, Timer, products};
-use super::operator::{DimRole, OperandRole, Operator, OperatorKind, Unit};
+use super::operator::{DimRole, OperandRole, Operator, OperatorKind, Unit, bytes_of};
 use super::search::{Found, SearchError, search_some};
 pub use super::shares::{LinkTraffic, PlacedBuffer};
-use super::shares::{copies, exchange, spread_bound, staging};
+use super::shares::{all_cores, copies, exchange, once, spread_bound, staging};
 use npumem_ir::device::Precision;
 use npumem_ir::{Device, EngineId, SpaceId};
 use std::collections::BTreeMap;
@@ -589,10 +589,16 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The operator with the extents of one core's block.
+    /// The operator with the extents of one core's block, wherever that lies: its windows reach no padding.
     pub(crate) fn block_operator(&self, parts: &[u64]) -> Operator {
         let mut block = self.operator.clone();
-        for (dim, extent) in block.dims.iter_mut().zip(self.block_of(parts)) {
+        let extents = self.block_of(parts);
+        for axis in block.operands.iter_mut().flat_map(|operand| &mut operand.axes) {
+            if axis.as_plain().is_none() && axis.terms.iter().any(|(dim, _)| parts[*dim] > 1) {
+                *axis = axis.anywhere(&|dim| extents[dim]);
+            }
+        }
+        for (dim, extent) in block.dims.iter_mut().zip(extents) {
             dim.extent = extent;
         }
         block
@@ -777,10 +783,11 @@ impl<'a> Bench<'a> {
         let bound = self.core_bound(near, u64::try_from(cores).unwrap_or(1));
         let exchange = u128::from(exchange(operator, machine));
         let mut links = Vec::new();
+        let moved: Vec<(u128, u128)> =
+            (0..operator.operands.len()).map(|at| all_cores(operator, at, parts, block, found)).collect();
         let core_reads: u128 =
-            found.read.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() * cores * u128::from(operator.passes)
-                + exchange;
-        let writes: u128 = found.written.iter().map(|bytes| u128::from(*bytes)).sum::<u128>() * cores;
+            moved.iter().map(|(read, _)| *read).sum::<u128>() * u128::from(operator.passes) + exchange;
+        let writes: u128 = moved.iter().map(|(_, written)| *written).sum();
         let inward = name(machine.left.hops[0].to).unwrap_or_default();
         if let Some((_, capacity, _)) = machine.cache {
             let (read, written) = self.main_traffic(parts, block, found, capacity, turned);
@@ -914,7 +921,9 @@ impl<'a> Bench<'a> {
                     _ => times *= 1.0 + again,
                 }
             }
-            read += (operator.moved_bytes(operand) as f64 * times) as u128;
+            let touched = once(operator, operand, parts, block, &found.tiles);
+            let bytes = operator.moved_bytes(operand).min(bytes_of(touched, operand.element.bits()));
+            read += (bytes as f64 * times) as u128;
         }
         let out = operator.output();
         (read, u128::from(operator.moved_bytes(&operator.operands[out])))
@@ -949,11 +958,7 @@ impl<'a> Bench<'a> {
                         })
                     })
                     .product();
-                Some(format!(
-                    "'{}' {} B",
-                    operand.name,
-                    super::operator::bytes_of(elements, self.operands[at].near_bits)
-                ))
+                Some(format!("'{}' {} B", operand.name, bytes_of(elements, self.operands[at].near_bits)))
             })
             .collect();
         TileError::DoesNotFit {

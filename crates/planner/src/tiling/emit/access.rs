@@ -1,7 +1,8 @@
 //! Which bytes a tile is, in main memory and near the unit.
 
 use super::{Writer, number, signed};
-use crate::tiling::operator::{Axis, OperandRole};
+use crate::tiling::operator::{Axis, OperandRole, OperatorKind, Side, Unit};
+use npumem_ir::program::UNWRITTEN;
 use npumem_ir::program::{Access, Affine, Extent, Layout, Op, Operation, Root};
 
 /// How the right side of a product lies next to the matrix unit: blocks along rows, elements down columns (the PTO
@@ -46,10 +47,12 @@ impl Writer<'_> {
         }
         let bytes = |elements: u64| signed((elements.saturating_mul(bits)).div_ceil(8));
         let (mut start, mut extents, mut shape) = (number(0), Vec::new(), Vec::new());
-        for (axis, pitch) in about.axes.clone().iter().zip(pitch) {
+        for (at, (axis, pitch)) in about.axes.clone().iter().zip(pitch).enumerate() {
             let (first, count) = self.touched(axis);
             start = start.plus(&first.times(bytes(pitch)));
-            if axis.extent > 1 {
+            // The rows and columns of a product are there even where they are one.
+            let of_product = self.operator.kind == OperatorKind::Matmul && at + 2 >= about.axes.len();
+            if axis.extent > 1 || of_product {
                 extents.push(Extent { count: count.clone(), stride: bytes(pitch) });
             }
             shape.push(count);
@@ -85,16 +88,23 @@ impl Writer<'_> {
         Some(Access { slot, shape, layout, ..Access::whole(Root::Buffer(buffer), element) })
     }
 
-    /// A tile of a product is rows and columns: the dims of the batch are one in it.
-    fn one_product(&self, shape: &mut Vec<Affine>) {
-        if self.operator.kind == crate::tiling::operator::OperatorKind::Matmul {
-            shape.drain(..shape.len().saturating_sub(2));
+    /// A tile of a product is rows and columns: several of a batch are more rows, one after the other.
+    fn one_product(&mut self, shape: &mut Vec<Affine>) {
+        if self.operator.kind != OperatorKind::Matmul || shape.len() <= 2 {
+            return;
+        }
+        for batch in shape.drain(..shape.len() - 2).collect::<Vec<_>>() {
+            shape[0] = match (batch.as_constant(), shape[0].as_constant()) {
+                (Some(1), _) => continue,
+                (Some(times), _) => shape[0].times(times),
+                (None, Some(times)) => batch.times(times),
+                (None, None) => self.builder.value(Op::Mul, vec![batch, shape[0].clone()]),
+            };
         }
     }
 
     /// How a tile lies near the unit: in the blocks of the matrix unit where it has buffers of its own.
     pub(super) fn near_layout(&self, operand: usize) -> Layout {
-        use crate::tiling::operator::{OperatorKind, Side};
         let fed = self.is_fed() && self.operator.kind == OperatorKind::Matmul;
         let turned = self.is_turned(operand);
         match self.operator.operands[operand].side {
@@ -137,6 +147,17 @@ impl Writer<'_> {
         let out = self.operator.output();
         let (Some(from), Some(to)) = (self.near(out), self.far(out)) else { return };
         let engine = self.engine_name(self.schedule.machine.out.hops[0].engine);
-        self.builder.run(Operation { reads: vec![from], writes: vec![to], ..Operation::new("tstore", engine) });
+        let mut store = Operation { reads: vec![from], writes: vec![to], ..Operation::new("tstore", engine) };
+        // The unit that stores applies them, where no vector unit of the core reaches the sums.
+        let late = self.operator.operands.iter().any(|operand| operand.role == OperandRole::Late);
+        if self.operator.unit == Unit::Matrix
+            && !self.is_attention()
+            && (late || !self.operator.epilogue.is_empty())
+            && self.finisher().is_none()
+        {
+            let after = "with the functions after the product, which the store applies";
+            store.attributes.insert(UNWRITTEN.into(), after.into());
+        }
+        self.builder.run(store);
     }
 }

@@ -1,9 +1,10 @@
 //! The statements of the unit: products with their feed, and chains of vector functions.
 
 use super::{Writer, number, signed};
-use crate::tiling::instructions::{Over, instructions};
-use crate::tiling::operator::{DimRole, OperatorKind, Unit};
-use npumem_ir::program::{Access, Affine, Extent, InPlace, Layout, Op, Operation};
+use crate::tiling::instructions::{Instruction, Over, instructions, unsaid};
+use crate::tiling::operator::{Axis, DimRole, Operator, OperatorKind, Unit};
+use npumem_ir::program::{Access, Affine, Extent, InPlace, Layout, Op, Operation, UNWRITTEN};
+use std::collections::BTreeMap;
 
 impl Writer<'_> {
     /// What the unit does with the tiles that are near.
@@ -22,15 +23,8 @@ impl Writer<'_> {
         if operator.unit != Unit::Matrix {
             return;
         }
-        // The unit that stores applies them on the way out; a device whose vector unit reaches the sums could do it there.
         let out = operator.output();
-        let vector = self.device.engines().find(|(id, engine)| {
-            engine.kind == npumem_ir::device::EngineKind::Vector
-                && engine.core == self.device.engine(self.schedule.machine.unit).core
-                && self.device.reads(*id, self.schedule.machine.out.near.space)
-                && self.device.writes(*id, self.schedule.machine.out.near.space)
-        });
-        let Some((engine, _)) = vector else { return };
+        let Some(engine) = self.finisher() else { return };
         let name = self.engine_name(engine);
         for (at, operand) in operator.operands.iter().enumerate() {
             if operand.role != crate::tiling::operator::OperandRole::Late {
@@ -47,6 +41,18 @@ impl Writer<'_> {
                 self.elementwise(&format!("t{function}"), &name, vec![sum.clone()], sum);
             }
         }
+    }
+
+    /// The vector unit that reaches complete sums; without one the unit that stores applies the functions on the way out.
+    pub(super) fn finisher(&self) -> Option<npumem_ir::EngineId> {
+        let sums = self.schedule.machine.out.near.space;
+        let found = self.device.engines().find(|(id, engine)| {
+            engine.kind == npumem_ir::device::EngineKind::Vector
+                && engine.core == self.device.engine(self.schedule.machine.unit).core
+                && self.device.reads(*id, sums)
+                && self.device.writes(*id, sums)
+        });
+        found.map(|(id, _)| id)
     }
 
     fn elementwise(&mut self, word: &str, engine: &str, reads: Vec<Access>, write: Access) {
@@ -87,7 +93,7 @@ impl Writer<'_> {
         if side > 1 {
             return false;
         }
-        let last = self.operator.operands[side].axes.last().and_then(crate::tiling::operator::Axis::as_plain);
+        let last = self.operator.operands[side].axes.last().and_then(Axis::as_plain);
         let inner = if side == 0 { &self.schedule.gemm.depth } else { &self.schedule.gemm.columns };
         self.operator.kind == OperatorKind::Matmul && last.is_some_and(|dim| !inner.contains(&dim))
     }
@@ -104,14 +110,27 @@ impl Writer<'_> {
         };
         let (begin, go_on) = (word(""), word(".acc"));
         let in_place = InPlace::Always;
+        let out = &self.operator.operands[self.operator.output()];
+        let last = out.axes.last().and_then(Axis::as_plain);
+        let mut columns = self.schedule.gemm.columns.iter();
+        let batches = columns.any(|dim| Some(*dim) != last && self.schedule.found.tiles[*dim] > 1);
+        let several = (batches && self.operator.kind == OperatorKind::Matmul)
+            .then(|| (UNWRITTEN.to_owned(), "of several products that share their left side".to_owned()));
+        let attributes: BTreeMap<String, String> = several.into_iter().collect();
         let start = Operation {
             reads: vec![a.clone(), b.clone()],
             writes: vec![c.clone()],
             in_place,
+            attributes: attributes.clone(),
             ..Operation::new(begin, engine)
         };
-        let add =
-            Operation { reads: vec![c.clone(), a, b], writes: vec![c], in_place, ..Operation::new(go_on, engine) };
+        let add = Operation {
+            reads: vec![c.clone(), a, b],
+            writes: vec![c],
+            in_place,
+            attributes,
+            ..Operation::new(go_on, engine)
+        };
         match known {
             Some(0) => {
                 self.builder.run(add);
@@ -258,6 +277,7 @@ impl Writer<'_> {
                 reads,
                 writes: vec![write.clone()],
                 in_place: instruction.in_place,
+                attributes: unwritten(self.operator, &instruction),
                 ..Operation::new(instruction.name.clone(), engine.clone())
             };
             match sums {
@@ -433,4 +453,9 @@ impl Writer<'_> {
         let rest = number(along.whole).minus(&along.index.times(signed(along.step)));
         (!along.whole.is_multiple_of(along.step)).then_some(rest)
     }
+}
+
+/// The mark of a statement that takes the time of what it stands for but does not say it: its values are not computed.
+fn unwritten(operator: &Operator, instruction: &Instruction) -> BTreeMap<String, String> {
+    unsaid(operator, instruction).map(|why| (UNWRITTEN.to_owned(), why.to_owned())).into_iter().collect()
 }

@@ -18,7 +18,7 @@ use super::sink::{Beginning, Sink};
 use super::touch::{NOWHERE, Places, Touch};
 use memory::{Memory, Seed, end_of};
 use npumem_ir::BufferId;
-use npumem_ir::program::{Number, Program, Role};
+use npumem_ir::program::{Number, Program, Role, UNWRITTEN};
 use std::collections::BTreeMap;
 
 /// What happened to one buffer of the caller.
@@ -143,6 +143,9 @@ impl<'a> Values<'a> {
         let short = name.trim_start_matches("pto.");
         if matches!(short, "tprint" | "print" | "tprefetch") {
             return Ok(());
+        }
+        if let Some(why) = at.operation.attributes.get(UNWRITTEN) {
+            return Err(format!("{name} {why}"));
         }
         let Some(target) = at.writes.first() else {
             return if at.reads.is_empty() { Ok(()) } else { Err(format!("{name} without a result")) };
