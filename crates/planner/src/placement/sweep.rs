@@ -37,6 +37,9 @@ const KEPT: usize = 8;
 /// How many legs a sweep goes back to try again, of the trials one after the other.
 const BACK: [usize; 24] = [1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8, 8];
 
+/// Work of all trials of a sweep together: where the first way fails everywhere, so do the others.
+const TRIALS: u64 = 300_000_000;
+
 /// How a stretch is swept; a trial differs from the one before it in all of this.
 #[derive(Clone, Copy, Debug)]
 struct Taste {
@@ -96,6 +99,8 @@ struct Sweep<'g, 'a> {
     /// More of them than this end it.
     most_left: usize,
     stop_at: u64,
+    /// Work that trials may still do.
+    trials: u64,
 }
 
 impl<'a> Ground<'a> {
@@ -117,6 +122,7 @@ impl<'a> Ground<'a> {
             left: Vec::new(),
             most_left: 64 + self.instance.items.len() / 1_000,
             stop_at: meter.spent().saturating_add(limit),
+            trials: TRIALS,
         };
         for (i, item) in self.instance.items.iter().enumerate() {
             if item.pin.is_some() {
@@ -210,22 +216,26 @@ impl Sweep<'_, '_> {
             let before = self.left.len();
             self.run(&legs[next..=next], way, Taste::of(0), &mut marks, meter);
             let mut best = (self.left.len(), 0, 0);
+            let tried = meter.spent();
             for (trial, &back) in (1..).zip(&BACK) {
                 // Back to before that leg; what failed earlier was tried enough.
                 let back = back.min(marks.len());
-                if best.0 <= before || meter.spent() > self.stop_at || meter.is_interrupted() {
+                if best.0 <= before || meter.spent() > self.stop_at.min(tried + self.trials) || meter.is_interrupted() {
                     break;
                 }
                 self.back_to(&legs[next + 1 - back..=next], back, &mut marks);
                 self.run(&legs[next + 1 - back..=next], way, Taste::of(trial), &mut marks, meter);
                 if self.left.len() < best.0 || self.left.len() <= before {
                     best = (self.left.len(), trial, back);
-                } else if trial == BACK.len() {
-                    let back = best.2.max(1);
-                    self.back_to(&legs[next + 1 - back..=next], back, &mut marks);
-                    self.run(&legs[next + 1 - back..=next], way, Taste::of(best.1), &mut marks, meter);
                 }
             }
+            if self.left.len() > best.0 {
+                // The best of them once more.
+                let (trial, back) = (best.1, best.2.max(1));
+                self.back_to(&legs[next + 1 - back..=next], back, &mut marks);
+                self.run(&legs[next + 1 - back..=next], way, Taste::of(trial), &mut marks, meter);
+            }
+            self.trials = self.trials.saturating_sub(meter.spent() - tried);
         }
     }
 
