@@ -151,3 +151,95 @@ fn traffic_is_what_a_run_moves() {
         assert_eq!(u128::from(moved), said, "{spec} on {name}");
     }
 }
+
+/// The values of a schedule's program: what is left in `result`, and what was not computed.
+fn values(spec: &str, name: &str, inputs: &[(&str, Vec<f32>)], result: &str) -> (Vec<f32>, String) {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tile-values-{}", spec.len()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let at = |file: &str| folder.join(format!("{name}-{file}")).to_string_lossy().into_owned();
+    let run = |arguments: &[String]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_npumem")).args(arguments).output().unwrap()
+    };
+    let program = at("tile.npumem");
+    let tile: Vec<String> = ["tile", spec, "--device", name, "-o", &program].map(str::to_owned).to_vec();
+    let made = run(&tile);
+    assert!(made.status.success(), "{spec}: {}", String::from_utf8_lossy(&made.stderr));
+    let mut arguments: Vec<String> =
+        ["run", &program, "--device", name, "--values", "--sanitize"].map(str::to_owned).to_vec();
+    for (input, list) in inputs {
+        let file = at(&format!("{input}.npy"));
+        let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", list.len());
+        while (header.len() + 11) % 64 != 0 {
+            header.push(' ');
+        }
+        header.push('\n');
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+        bytes.extend(header.as_bytes());
+        bytes.extend(list.iter().flat_map(|value| value.to_le_bytes()));
+        std::fs::write(&file, bytes).unwrap();
+        arguments.extend(["--input".into(), format!("{input}={file}")]);
+    }
+    let file = at("result.npy");
+    arguments.extend(["--output".into(), format!("{result}={file}")]);
+    let done = run(&arguments);
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert_eq!(done.status.code(), Some(0), "{spec}: {said}{}", String::from_utf8_lossy(&done.stderr));
+    let bytes = std::fs::read(&file).unwrap();
+    let header = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    let list = bytes[10 + header..].chunks(4).map(|part| f32::from_le_bytes(part.try_into().unwrap())).collect();
+    let left: Vec<&str> = said.lines().filter(|line| line.contains("not computed")).collect();
+    (list, left.join(" "))
+}
+
+#[test]
+fn programs_compute_what_they_say_and_mark_what_they_do_not() {
+    let mut random = Random(5);
+    let mut list = |count: u64| -> Vec<f32> { (0..count).map(|_| random.below(9) as f32 - 4.0).collect() };
+    for name in ["generic-npu", "ascend-910b2"] {
+        // Several products of a batch in one tile, with one column, with one row, with one step of the sum.
+        for (batch, m, n, k) in [(2_u64, 16_u64, 1_u64, 16_u64), (2, 16, 16, 1), (2, 1, 1, 16), (3, 16, 16, 16)] {
+            let (a, b) = (list(batch * m * k), list(k * n));
+            let spec = format!("matmul batch={batch} m={m} n={n} k={k} a=f32 b=f32 c=f32 shared=b");
+            let (c, left) = values(&spec, name, &[("a_gm", a.clone()), ("b_gm", b.clone())], "c_gm");
+            assert_eq!((c.len() as u64, left.as_str()), (batch * m * n, ""), "{spec} on {name}");
+            for (at, value) in c.iter().enumerate() {
+                let (row, column) = (at as u64 / n, at as u64 % n);
+                let sum: f32 = (0..k).map(|deep| a[(row * k + deep) as usize] * b[(deep * n + column) as usize]).sum();
+                assert_eq!(*value, sum, "{spec} on {name}, row {row}, column {column}");
+            }
+        }
+        // The first operand is the one that is repeated.
+        let (a, b) = (list(40), list(40 * 33));
+        let spec = "elementwise shape=40x33 a=f32 b=f32 a-shape=40x1 op=add";
+        let (out, left) = values(spec, name, &[("a_gm", a.clone()), ("b_gm", b.clone())], "out_gm");
+        assert_eq!(left, "", "{name}");
+        assert!(out.iter().enumerate().all(|(at, value)| *value == a[at / 33] + b[at]), "{name}");
+        // A row that no tile holds is summed part by part.
+        let a = list(2 * 400_000);
+        let (c, left) = values("reduce shape=2x400000 axes=1 a=f32 c=f32", name, &[("a_gm", a.clone())], "c_gm");
+        let expected: Vec<f32> = a.chunks(400_000).map(|row| row.iter().sum()).collect();
+        assert_eq!((c, left.as_str()), (expected, ""), "{name}");
+        // What rows and columns cannot say is marked, not wrong in silence.
+        for spec in [
+            "transpose shape=3x3x3 perm=1,0,2 type=f32",
+            "transpose shape=3x5 perm=0,1 type=f32",
+            "reduce shape=4x3x2 axes=0,2 op=sum a=f32",
+            "reduce shape=4x3x1 axes=1 op=sum a=f32",
+            "rmsnorm shape=4x32 a=f32",
+        ] {
+            let input = if spec.starts_with('t') { "in_gm" } else { "a_gm" };
+            let result = if spec.starts_with('t') { "out_gm" } else { "c_gm" };
+            let count = [27, 15, 24, 12, 128][["3x3x3", "3x5", "4x3x2", "4x3x1", "4x32"]
+                .iter()
+                .position(|shape| spec.contains(&format!("={shape} ")))
+                .unwrap()];
+            let (_, left) = values(spec, name, &[(input, list(count))], result);
+            assert!(left.contains("not computed"), "{spec} on {name}");
+        }
+    }
+    let (a, bias) = (list(256), list(16));
+    let spec = "matmul m=16 n=16 k=16 a=f32 b=f32 c=f32 bias=f32 act=relu";
+    let (_, left) = values(spec, "ascend-910b2", &[("a_gm", a.clone()), ("b_gm", a), ("bias_gm", bias)], "c_gm");
+    assert!(left.contains("the functions after the product"), "{left}");
+}

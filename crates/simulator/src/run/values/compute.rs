@@ -111,6 +111,12 @@ pub fn compute(
             if let Some(rest) = name.strip_prefix("colexpand") {
                 return broadcast(rest, reads, false, target);
             }
+            if let Some(word) = name.strip_suffix(".acc") {
+                let (by_row, rest) = (word.starts_with("row"), word.get(3..).unwrap_or(""));
+                if is_reduction(rest) && (by_row || word.starts_with("col")) {
+                    return reduce_more(rest, reads, by_row, target);
+                }
+            }
             if let Some(rest) = name.strip_prefix("row").filter(|rest| is_reduction(rest)) {
                 return reduce(rest, first.ok_or(NotComputed)?, true, target);
             }
@@ -338,6 +344,21 @@ fn reduce(word: &str, from: &Operand, by_row: bool, target: Target) -> Result<Da
         out = wide;
     }
     Ok(narrowed(out, target))
+}
+
+/// A reduction that goes on from the result of the parts before, which is the last operand.
+fn reduce_more(word: &str, reads: &[Operand], by_row: bool, target: Target) -> Result<Data, NotComputed> {
+    let (Some(from), Some(before)) = (reads.first(), reads.get(1)) else { return Err(NotComputed) };
+    let join = match word {
+        "sum" => |a: f64, b: f64| single(a + b),
+        "prod" => |a: f64, b: f64| single(a * b),
+        "max" => f64::max,
+        "min" => f64::min,
+        _ => return Err(NotComputed),
+    };
+    let part = reduce(word, from, by_row, target)?.real();
+    let joined = before.data.clone().real().into_iter().zip(part).map(|(a, b)| join(a, b)).collect();
+    Ok(narrowed(joined, target))
 }
 
 /// A sum in single precision by halves: close to what vector units and NumPy do, and better than one by one.
