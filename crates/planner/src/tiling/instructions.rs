@@ -209,7 +209,7 @@ pub fn unsaid(operator: &Operator, instruction: &Instruction) -> Option<&'static
             };
             let (from, to) = (order(0), order(operator.output()));
             let swapped = matches!((from.as_slice(), to.as_slice()), ([a, b], [c, d]) if a == d && b == c);
-            (!swapped && !(from == to && from.len() < 2)).then_some("of more than the rows and columns of a matrix")
+            (!(swapped || from == to && from.len() < 2)).then_some("of more than the rows and columns of a matrix")
         }
         OperatorKind::Norm if instruction.name == "trowsum" || instruction.name == "trowexpandmul" => {
             Some("of squares, and of the reciprocal root of their mean")
