@@ -1,5 +1,7 @@
 //! Tiles at the border of the data and of a core's block: every one fits its slot, and no bound is above what is moved.
 
+#![allow(clippy::unwrap_used)]
+
 use npumem::tiling::{Goal, OperandRole, Schedule, parse, program, schedule};
 use npumem_testing::Random;
 
