@@ -19,6 +19,7 @@ pub mod fit;
 pub mod follow;
 pub mod gemm;
 pub mod instructions;
+mod links;
 pub mod machine;
 pub mod nest;
 pub mod objective;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! What happens within a core follows from the ends of its copies alone, so only copies need a clock: they share main
-//! memory and the cache ([`sharing`]), and which of them finds its bytes in the cache depends on who came first
+//! memory and the cache (`sharing`), and which of them finds its bytes in the cache depends on who came first
 //! (`reach`). Long schedules are followed for some tiles and continued at the pace of the last whole turns.
 //! No code is shared with the simulator.
 
