@@ -24,7 +24,7 @@ use npumem_ir::BufferId;
 use npumem_ir::program::{Affine, Buffer, Core, MAX_STEPS, Op, ProgramBuilder, Step};
 use queues::Queue;
 use regions::Region;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Reads a file.
 pub(super) fn lower(source: &str, options: &Options) -> Result<Module, PtoError> {
@@ -128,9 +128,9 @@ struct Lowering<'s, 'i> {
     sites: Vec<Site>,
     /// Buffers by the byte where they are allocated: a body inlined twice allocates once.
     allocated: BTreeMap<usize, BufferId>,
-    buffer_names: BTreeSet<String>,
-    scalar_names: BTreeSet<String>,
-    handle_names: BTreeSet<String>,
+    buffer_names: Taken,
+    scalar_names: Taken,
+    handle_names: Taken,
     queues: Vec<Queue>,
     /// What the library is for: the file's target, else the caller's.
     architecture: Option<String>,
@@ -159,9 +159,9 @@ impl<'s, 'i> Lowering<'s, 'i> {
             frames: Vec::new(),
             sites: Vec::new(),
             allocated: BTreeMap::new(),
-            buffer_names: BTreeSet::new(),
-            scalar_names: BTreeSet::new(),
-            handle_names: BTreeSet::new(),
+            buffer_names: Taken::default(),
+            scalar_names: Taken::default(),
+            handle_names: Taken::default(),
             queues: Vec::new(),
             architecture: None,
             hidden: None,
@@ -320,17 +320,23 @@ impl<'s, 'i> Lowering<'s, 'i> {
     }
 }
 
-fn unique(taken: &mut BTreeSet<String>, name: &str) -> String {
+/// Names that are given, each with the number that its next namesake tries first: a thousand loops may all count `%i`.
+type Taken = HashMap<String, u64>;
+
+fn unique(taken: &mut Taken, name: &str) -> String {
     let name = name.trim_start_matches('%');
-    if taken.insert(name.to_owned()) {
+    let Some(next) = taken.get(name).copied() else {
+        taken.insert(name.to_owned(), 2);
         return name.to_owned();
-    }
-    let mut number = 2_u64;
+    };
+    let mut number = next;
     loop {
         let candidate = format!("{name}.{number}");
-        if taken.insert(candidate.clone()) {
+        number += 1;
+        if !taken.contains_key(&candidate) {
+            taken.insert(name.to_owned(), number);
+            taken.insert(candidate.clone(), 2);
             return candidate;
         }
-        number += 1;
     }
 }
