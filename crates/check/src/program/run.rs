@@ -256,6 +256,8 @@ impl Runner<'_> {
         let outer = path.context.clone();
         let before = path.values.stored(counter);
         let value = |affine: &Affine| path.values.affine(self.program, affine);
+        // How often it turns at least and at most, where the number itself is not known.
+        let (least, most_turns) = path.values.range(self.program, stop);
         let (start, stop, by) = (value(start), value(stop), value(by).filter(|by| *by > 0));
         let turns = self.turns_of(id);
         let mut after: Vec<Path> = Vec::new();
@@ -268,11 +270,11 @@ impl Runner<'_> {
         let mut history: Vec<(i64, Vec<Path>)> = Vec::new();
         let mut turn = 0_usize;
         loop {
-            if stop.is_some_and(|stop| now >= stop) {
+            if stop.or(most_turns).is_some_and(|stop| now >= stop) {
                 after.extend(heads);
                 break;
             }
-            if stop.is_none() {
+            if stop.is_none() && least.is_none_or(|least| now >= least) {
                 after.extend(heads.iter().cloned());
                 after = self.unite(after, end);
             }
@@ -287,7 +289,13 @@ impl Runner<'_> {
                     let limit = match (next, stop) {
                         (Some(next), Some(stop)) => next.min(stop),
                         (Some(limit), None) | (None, Some(limit)) => limit,
-                        (None, None) => break,
+                        (None, None) => {
+                            if least.is_some_and(|least| now < least) {
+                                // It ends later, in one of the states that come again and again.
+                                after.extend(history.iter().flat_map(|(_, paths)| paths.iter().cloned()));
+                            }
+                            break;
+                        }
                     };
                     let stride = i64::try_from(distance).unwrap_or(i64::MAX).saturating_mul(by);
                     let jump = limit.saturating_sub(now) / stride.max(1);
@@ -301,7 +309,7 @@ impl Runner<'_> {
             turn += 1;
             self.budget = self.budget.saturating_sub(1);
             let most = MAX_OPEN_TURNS.max(period.unwrap_or(1).saturating_mul(2 * MAX_MULTIPLES));
-            if self.budget == 0 || stop.is_none() && turn > most {
+            if self.budget == 0 || stop.or(most_turns).is_none() && turn > most {
                 self.findings.push(Severity::Doubt, Kind::Budget { step: id });
                 after.extend(heads);
                 break;

@@ -19,6 +19,7 @@
 mod affine;
 mod builder;
 mod evaluate;
+mod range;
 mod rewrite;
 mod structure;
 pub mod text;
