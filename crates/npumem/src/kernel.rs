@@ -453,6 +453,8 @@ pub fn with_plan(program: &Program, plan: &Plan) -> Result<Program, KernelError>
     let placed: Vec<BufferId> =
         program.buffers().map(|(id, _)| id).filter(|id| !ranges[id.index()].is_empty()).collect();
     let mut addresses = BTreeMap::new();
+    // Each space of the kernel is one of the plan's, and no two of them are the same.
+    let (mut theirs, mut ours) = (BTreeMap::new(), BTreeMap::new());
     for residency in &plan.residencies {
         let id = placed.get(residency.buffer.index()).ok_or_else(|| {
             KernelError::OtherPlan(format!(
@@ -462,6 +464,19 @@ pub fn with_plan(program: &Program, plan: &Plan) -> Result<Program, KernelError>
                 placed.len()
             ))
         })?;
+        let (name, space) = (&program.buffer(*id).name, &program.buffer(*id).space);
+        let number = residency.space;
+        if *theirs.entry(space).or_insert(number) != number || *ours.entry(number).or_insert(space) != space {
+            return Err(KernelError::OtherPlan(format!(
+                "it puts '{name}' in {number}, where '{space}' is another one"
+            )));
+        }
+        if number.index() >= plan.spaces.len() {
+            let count = plan.spaces.len();
+            return Err(KernelError::OtherPlan(format!(
+                "it puts '{name}' in {number}, one past the {count} that it lists"
+            )));
+        }
         if addresses.insert(*id, residency.offset).is_some_and(|before| before != residency.offset) {
             let name = &program.buffer(*id).name;
             return Err(KernelError::OtherPlan(format!("'{name}' has two places; a kernel's buffer has one")));

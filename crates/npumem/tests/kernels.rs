@@ -286,3 +286,29 @@ fn ten_thousand_statements_are_checked_quickly() {
     assert_eq!((verdict.standing, verdict.work), (Standing::Sound, 10_000));
     assert!(took.as_secs() < 5, "{took:?} even on a busy machine");
 }
+
+#[test]
+fn a_plan_that_moves_a_tile_to_another_space_is_not_the_kernels() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/kernels/matmul_double.pto");
+    let run =
+        |arguments: &[&str]| std::process::Command::new(env!("CARGO_BIN_EXE_npumem")).args(arguments).output().unwrap();
+    let whole = folder.join("spaces.json");
+    let made = run(&["plan", kernel, "--device", "ascend-910b2", "-o", whole.to_str().unwrap()]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert_eq!(run(&["check", kernel, whole.to_str().unwrap(), "--device", "ascend-910b2"]).status.code(), Some(0));
+    let plan: serde_json::Value = serde_json::from_slice(&std::fs::read(&whole).unwrap()).unwrap();
+    for (count, space) in [(usize::MAX, 0), (1, 0), (1, 1), (usize::MAX, 9)] {
+        let mut damaged = plan.clone();
+        let list = damaged["residencies"].as_array_mut().unwrap();
+        list.iter_mut().rev().take(count).for_each(|residency| residency["space"] = space.into());
+        if damaged == plan {
+            continue;
+        }
+        let file = folder.join("spaces-damaged.json");
+        std::fs::write(&file, damaged.to_string()).unwrap();
+        let checked = run(&["check", kernel, file.to_str().unwrap(), "--device", "ascend-910b2"]);
+        assert_eq!(checked.status.code(), Some(2), "{count} to {space}");
+        assert!(String::from_utf8_lossy(&checked.stderr).contains("does not belong to this kernel"));
+    }
+}

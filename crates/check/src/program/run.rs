@@ -258,7 +258,10 @@ impl Runner<'_> {
         let value = |affine: &Affine| path.values.affine(self.program, affine);
         // How often it turns at least and at most, where the number itself is not known.
         let (least, most_turns) = path.values.range(self.program, stop);
-        let (start, stop, by) = (value(start), value(stop), value(by).filter(|by| *by > 0));
+        let (start, stop, by) = (value(start), value(stop), value(by));
+        // Steps are positive: where only one fits, it does not matter how long it is.
+        let one = by.is_none() && stop.zip(start).is_some_and(|(stop, start)| stop.saturating_sub(start) <= 1);
+        let by = if one { Some(1) } else { by.filter(|by| *by > 0) };
         let turns = self.turns_of(id);
         let mut after: Vec<Path> = Vec::new();
         let mut heads = vec![path];
