@@ -109,6 +109,8 @@ pub struct EngineRow {
     pub busy_share: f64,
     /// Cycles of it lost to others that used the same memory, averaged.
     pub slowed_cycles: f64,
+    /// Cycles of it for which the rows of one step waited for the same banks, averaged; `detailed` counts them.
+    pub bank_conflict_cycles: f64,
     /// Bytes moved by all instances.
     pub bytes: u64,
     /// Operations of all instances.

@@ -7,7 +7,7 @@ use npumem_report::run_report::{
     Sanitizer, StatementRow, VERSION, Waits,
 };
 use npumem_simulator::run::shadow::{self, Shadow};
-use npumem_simulator::run::{Cause, End, EngineTotals, OrderUsed, Outcome};
+use npumem_simulator::run::{Cause, Conflict, End, EngineTotals, OrderUsed, Outcome};
 
 /// Statements that are listed at most.
 const MAX_ROWS: usize = 100;
@@ -35,6 +35,7 @@ pub fn document(program: &Program, outcome: &Outcome, notes: &[String]) -> RunRe
     };
     let mut all_notes: Vec<String> = notes.to_vec();
     all_notes.extend(outcome.assumed.iter().map(|text| format!("taken for granted: {text}")));
+    all_notes.extend(bank_conflicts(program, outcome));
     if let End::Limit { steps } = &outcome.end {
         all_notes.push(format!("stopped after {steps} steps: a loop may be endless; --max-steps raises the bound"));
     }
@@ -63,6 +64,38 @@ pub fn document(program: &Program, outcome: &Outcome, notes: &[String]) -> RunRe
         notes: all_notes,
         ..RunReport::default()
     }
+}
+
+/// The statement of each engine that waits longest for banks, and what would mend it.
+fn bank_conflicts(program: &Program, outcome: &Outcome) -> Vec<String> {
+    let note = |(at, engine): (usize, &EngineTotals)| {
+        let here = outcome.steps.iter().zip(&program.steps).enumerate();
+        let of_engine = here.filter(|(_, (totals, _))| usize::from(totals.engine) == at);
+        let found = of_engine.filter_map(|(step, (totals, what))| Some((step, totals.conflicts?, what)));
+        let (step, (cycles, why), what) = found.max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+        let Step::Run(operation) = what else { return None };
+        let line = if operation.line == 0 { String::new() } else { format!(", line {}", operation.line) };
+        let mend = match why {
+            Conflict::Rows => {
+                "the rows of one operand lie in one bank group: another distance from row to row spreads them"
+            }
+            Conflict::Reads => {
+                "two operands that it reads lie in the same bank groups: half a row of groups between their starts parts them"
+            }
+            Conflict::ReadWrite => {
+                "what it reads and what it writes lie in the same banks: another bank for one of them parts them"
+            }
+        };
+        Some(format!(
+            "{}: {:.0} % of its busy cycles wait for banks, {:.0} % of that in step {step} ({}{line}): {mend}",
+            engine.name,
+            engine.conflicts / engine.busy * 100.0,
+            cycles / engine.conflicts * 100.0,
+            operation.name,
+        ))
+    };
+    let engines = outcome.engines.iter().enumerate();
+    engines.filter(|(_, engine)| engine.conflicts >= 0.005 * engine.busy).filter_map(note).collect()
 }
 
 /// What `fast` leaves out and this run would feel: it is near its bound, and that is the traffic of a memory whose rows
@@ -143,6 +176,7 @@ fn engine_row(program: &Program, outcome: &Outcome, engine: &EngineTotals) -> En
         busy_cycles: each(engine.busy),
         busy_share: outcome.busy_share(engine),
         slowed_cycles: each(engine.slowed),
+        bank_conflict_cycles: each(engine.conflicts),
         bytes: engine.bytes,
         operations: engine.operations,
         idle,

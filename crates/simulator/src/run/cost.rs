@@ -1,5 +1,6 @@
 //! What one statement takes on its engine, alone, and how many bytes it draws from the memories that are shared.
 
+use super::banks::{Conflict, Steps};
 use super::cache::{Cache, pieces};
 use super::error::RunError;
 use super::hbm::Drawn;
@@ -29,6 +30,8 @@ pub(super) struct Cost {
     pub holds: bool,
     /// Operations of a compute unit; a multiply-accumulate counts two.
     pub operations: u64,
+    /// Cycles among `cycles` for which rows of one step wait for the same banks, and what they have in common.
+    pub conflicts: Option<(f64, Conflict)>,
 }
 
 /// The cost of a statement.
@@ -85,8 +88,12 @@ pub(super) fn cost(
             product(machine, &mut cost, *engine, *startup, name, reads, writes)?;
             far_operands(machine, &mut cost, far, reads, writes);
         }
-        Work::Vector { engine, startup, passes, far } => {
-            elements(machine, &mut cost, *engine, (*startup, *passes), reads, writes)?;
+        Work::Vector { engine, startup, passes, banks, far } => {
+            let steps = elements(machine, &mut cost, *engine, (*startup, *passes), reads, writes)?;
+            if let (true, Some(banks), Some((steps, pace))) = (machine.detailed, banks, steps) {
+                cost.conflicts = banks.lost(steps, pace, reads, writes).map(|(lost, why)| (passes * lost, why));
+                cost.cycles += cost.conflicts.map_or(0.0, |(cycles, _)| cycles);
+            }
             far_operands(machine, &mut cost, far, reads, writes);
         }
         Work::Scalar { startup, far } => {
@@ -291,6 +298,7 @@ fn missing(machine: &Machine<'_>, engine: EngineId, figure: &str) -> MissingFigu
     MissingFigure::new(&machine.device.name, &format!("{}.{figure}", machine.device.engine(engine).name))
 }
 
+/// The time of the elements; returns the steps and the cycles of each.
 fn elements(
     machine: &Machine<'_>,
     cost: &mut Cost,
@@ -298,10 +306,10 @@ fn elements(
     (startup, passes): (f64, f64),
     reads: &[Touch],
     writes: &[Touch],
-) -> Result<(), RunError> {
+) -> Result<Option<(Steps, f64)>, RunError> {
     let Some(largest) = reads.iter().chain(writes).max_by_key(|touch| touch.shape.elements()) else {
         cost.cycles = startup;
-        return Ok(());
+        return Ok(None);
     };
     let unit = machine.device.engine(engine).compute.clone().unwrap_or_default();
     let width = unit.vector_width.known().ok_or_else(|| missing(machine, engine, "vector_width"))?.get();
@@ -330,16 +338,14 @@ fn elements(
     };
     let (rows, columns) = largest.shape.rows_and_columns();
     // Rows that lie side by side are one run of steps; others each end in a step of their own.
-    let steps = if largest.region.runs() == 1 || !largest.certain {
-        largest.shape.elements().div_ceil(lanes)
-    } else {
-        rows.saturating_mul(columns.div_ceil(lanes))
-    };
+    let together = largest.region.runs() == 1 || !largest.certain;
+    let (rows, columns) = if together { (1, largest.shape.elements()) } else { (rows, columns) };
+    let steps = rows.saturating_mul(columns.div_ceil(lanes));
     let repeats = unit.repeats.known().copied().unwrap_or(u64::MAX).max(1);
     let instructions = steps.div_ceil(repeats).max(1);
     cost.cycles = passes * (instructions as f64 * startup + steps as f64 * pace);
     cost.operations = largest.shape.elements();
-    Ok(())
+    Ok(Some((Steps { count: steps, lanes, rows, columns }, pace)))
 }
 
 /// How often a vector operation goes over its elements: one for what the unit does in one instruction, more for

@@ -1,10 +1,11 @@
 //! The device as one program uses it: a queue for each engine, and for each statement the way it takes.
 
+use super::banks::Banks;
 use super::error::RunError;
 use npumem_ir::device::{Engine, EngineKind, Link, MissingFigure, Precision, Rate, Scope, SpaceKind};
-use npumem_ir::program::{Access, Core, Operation, Program, Root, Step, Sync};
+use npumem_ir::program::{Access, Core, Operation, Program, Role, Root, Step, Sync};
 use npumem_ir::{Device, EngineId, LinkId, SpaceId, StepId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Memories whose bandwidth several cores share.
 pub(super) const MAX_SHARED: usize = 4;
@@ -61,7 +62,7 @@ pub(super) enum Work {
     /// A product.
     Matrix { engine: EngineId, startup: f64, far: Vec<Far> },
     /// Elements.
-    Vector { engine: EngineId, startup: f64, passes: f64, far: Vec<Far> },
+    Vector { engine: EngineId, startup: f64, passes: f64, banks: Option<Banks>, far: Vec<Far> },
     /// One scalar instruction.
     Scalar { startup: f64, far: Vec<Far> },
 }
@@ -106,6 +107,8 @@ pub(super) struct Machine<'a> {
     pub detailed: bool,
     /// How many blocks run at once.
     pub cores: u64,
+    /// Memories in banks whose conflicts nobody can count: some of their buffers have no addresses.
+    pub unplaced: BTreeSet<SpaceId>,
 }
 
 impl<'a> Machine<'a> {
@@ -122,6 +125,7 @@ impl<'a> Machine<'a> {
             cache: cache.map(|(id, _)| id),
             detailed: false,
             cores: 1,
+            unplaced: BTreeSet::new(),
         };
         let spaces = Spaces::new(program, device)?;
         let mut uses = Uses::default();
@@ -255,11 +259,23 @@ impl<'a> Machine<'a> {
         let work = match kind {
             EngineKind::Matrix => Work::Matrix { engine: id, startup, far },
             EngineKind::Vector => {
-                Work::Vector { engine: id, startup, passes: super::cost::passes(&operation.name), far }
+                let banks = self.banks(operation, spaces);
+                Work::Vector { engine: id, startup, passes: super::cost::passes(&operation.name), banks, far }
             }
             _ => Work::Scalar { startup, far },
         };
         Ok(Plan { queue, work })
+    }
+
+    /// The banks of the memory that a vector statement works on; none while its buffers have no addresses.
+    fn banks(&mut self, operation: &Operation, spaces: &Spaces) -> Option<Banks> {
+        let used = operation.reads.iter().chain(&operation.writes).filter_map(|access| spaces.of(access));
+        let (space, banks) = used.filter_map(|space| Some((space, Banks::of(self.device.space(space))?))).next()?;
+        if spaces.unplaced.contains(&space) {
+            self.unplaced.insert(space);
+            return None;
+        }
+        Some(banks)
     }
 
     /// The compute unit of a kind: of the core that the statement asks for, where there are several.
@@ -436,12 +452,15 @@ struct Uses {
 /// The space of every buffer and handle.
 struct Spaces {
     buffers: Vec<SpaceId>,
+    /// Spaces with buffers that have no address.
+    unplaced: BTreeSet<SpaceId>,
     handles: Vec<Option<SpaceId>>,
 }
 
 impl Spaces {
     fn new(program: &Program, device: &Device) -> Result<Self, RunError> {
         let mut buffers = Vec::new();
+        let mut unplaced = BTreeSet::new();
         for buffer in &program.buffers {
             let space = device.space_named(&buffer.space).ok_or_else(|| RunError::UnknownSpace {
                 buffer: buffer.name.clone(),
@@ -450,6 +469,9 @@ impl Spaces {
                 known: device.spaces.iter().map(|space| space.name.as_str()).collect::<Vec<_>>().join(", "),
             })?;
             buffers.push(space);
+            if buffer.address.is_none() && buffer.alias.is_none() && buffer.role != Role::External {
+                unplaced.insert(space);
+            }
         }
         let mut handles = vec![None; program.handles.len()];
         // A handle may be set from another: as many rounds as there are handles at most, mostly one.
@@ -472,7 +494,7 @@ impl Spaces {
                 break;
             }
         }
-        Ok(Spaces { buffers, handles })
+        Ok(Spaces { buffers, unplaced, handles })
     }
 
     fn of(&self, access: &Access) -> Option<SpaceId> {

@@ -9,6 +9,7 @@
 //!
 //! Nothing here reads a clock: the same program, device and options give the same result.
 
+mod banks;
 mod cache;
 mod cost;
 mod engine;
@@ -31,6 +32,7 @@ mod walk;
 mod tests;
 
 pub use crate::dram::Detail;
+pub use banks::Conflict;
 pub use error::RunError;
 pub use outcome::{
     Cause, DramChannel, DramTotals, End, EngineTotals, LinkTotals, OrderUsed, Outcome, SpaceTotals, StepTotals, Stuck,
@@ -120,6 +122,13 @@ pub fn run(program: &Program, device: &Device, options: &Options, sink: &mut dyn
         cores,
     };
     let mut scheduler = Scheduler::new(setup, sink)?;
+    for space in machine.unplaced.iter().filter(|_| machine.detailed) {
+        let name = &device.space(*space).name;
+        scheduler
+            .ground
+            .assumed
+            .insert(format!("no bank of {name} is asked for twice at once: its buffers have no addresses"));
+    }
     scheduler.run()?;
     let end = if scheduler.out_of_steps {
         End::Limit { steps: options.max_steps }

@@ -1,5 +1,6 @@
 //! What a run came to: bounded totals, whatever the length of the run.
 
+use super::banks::Conflict;
 use npumem_ir::device::EngineKind;
 use npumem_ir::{BufferId, StepId};
 use serde::Serialize;
@@ -92,6 +93,8 @@ pub struct EngineTotals {
     pub busy: f64,
     /// Part of it for which they were slower than alone, because others used the same memory.
     pub slowed: f64,
+    /// Part of it for which the rows of one step waited for the same banks; counted by [`super::Detail::Detailed`].
+    pub conflicts: f64,
     /// Bytes that they moved.
     pub bytes: u64,
     /// Operations that they computed; a multiply-accumulate counts two.
@@ -178,6 +181,8 @@ pub struct StepTotals {
     pub busy: f64,
     /// Cycles that its engine stood still for it.
     pub waited: f64,
+    /// Part of `busy` for which the rows of one step waited for the same banks, and what most of them are.
+    pub conflicts: Option<(f64, Conflict)>,
     /// Its engine, by its place in [`Outcome::engines`].
     pub engine: u16,
 }

@@ -136,6 +136,17 @@ impl Region {
         }
     }
 
+    /// The first byte of the run of that number, counted as by [`Region::each_run`].
+    #[must_use]
+    pub fn start_of(&self, mut run: u64) -> u64 {
+        let mut at = self.start;
+        for (count, stride) in self.dims() {
+            at += run % count * stride;
+            run /= count;
+        }
+        at
+    }
+
     /// Whether the two share a byte. Exact, save where both have thousands of runs of unlike strides: then `true`
     /// when their spans meet.
     #[must_use]

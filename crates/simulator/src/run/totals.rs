@@ -64,6 +64,11 @@ impl Totals {
         step.runs += 1;
         step.busy += busy;
         step.waited += waited;
+        if let Some((cycles, why)) = cost.conflicts {
+            self.engines[usize::from(queue)].conflicts += cycles;
+            let (before, first) = step.conflicts.unwrap_or((0.0, why));
+            step.conflicts = Some((before + cycles, first));
+        }
         step.engine = queue;
     }
 
