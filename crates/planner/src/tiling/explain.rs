@@ -1,13 +1,11 @@
 //! Why this tile: what limits it, what the next larger one would cost, what second slots buy.
 
 use super::fit::fit;
-use super::follow::{MOST_STATEMENTS, follow};
+use super::follow::MOST_STATEMENTS;
 use super::gemm::Feeder;
-use super::nest::{Nest, NestSetup, Slots};
-use super::objective::Timer;
+use super::nest::Slots;
 use super::operator::Unit;
-use super::schedule::{Bench, Schedule, whole_kernels};
-use super::search::search;
+use super::schedule::{Bench, Schedule, sides, whole_kernels};
 use npumem_ir::Device;
 
 /// What a larger tile along one dim would come to.
@@ -58,12 +56,9 @@ pub fn explain(schedule: &Schedule, device: &Device) -> Explanation {
         if about.whole || tiles[dim] >= schedule.block[dim] {
             continue;
         }
+        let Some(size) = around.next(dim) else { continue };
         let mut next = tiles.clone();
-        // The next size that needs a tile less.
-        let count = schedule.block[dim].div_ceil(tiles[dim]);
-        let granule = around.granules[dim].max(1);
-        let fewer = schedule.block[dim].div_ceil(count - 1);
-        next[dim] = (fewer.div_ceil(granule) * granule).min(schedule.block[dim]);
+        next[dim] = size;
         let verdict = match fit(&around.operator, device, &next, schedule.slots) {
             Ok(fit) => match fit.spaces.iter().find(|space| space.over() > 0) {
                 Some(space) => Larger::Overflows { space: space.name.clone(), over: space.over() },
@@ -83,27 +78,24 @@ pub fn explain(schedule: &Schedule, device: &Device) -> Explanation {
 struct Around<'a> {
     schedule: &'a Schedule,
     operator: super::operator::Operator,
-    granules: Vec<u64>,
 }
 
 impl<'a> Around<'a> {
     fn new(schedule: &'a Schedule) -> Self {
-        let operator = whole_kernels(&schedule.operator);
-        let granules = Bench::new(&operator, &schedule.machine).granules;
-        Around { schedule, operator, granules }
+        Around { schedule, operator: whole_kernels(&schedule.operator) }
     }
 
+    fn next(&self, dim: usize) -> Option<u64> {
+        let bench = Bench::new(&self.operator, &self.schedule.machine);
+        bench.next_size(self.schedule.block[dim], dim, self.schedule.found.tiles[dim], true)
+    }
+
+    /// As the search itself measures it.
     fn cycles(&self, tiles: &[u64], slots: Slots) -> Option<f64> {
         let bench = Bench::new(&self.operator, &self.schedule.machine);
-        let bits =
-            [self.operator.operands[0].element.bits(), self.operator.operands.get(1).map_or(8, |b| b.element.bits())];
-        let feeder = (self.operator.unit == Unit::Matrix).then(|| Feeder::new(&self.schedule.machine, bits));
-        let block = bench.block_operator(&self.schedule.parts);
-        let setup = NestSetup { exact: Some(tiles.to_vec()), ..bench.setup(slots) };
-        let nest = Nest::new(&block, &setup);
-        let timer: Timer<'_> = bench.timer(&block, &self.schedule.parts, slots, feeder.as_ref());
-        let found = search(&nest, &timer, 10_000).ok()?;
-        (found.score[0] < u128::MAX)
-            .then(|| follow(&timer, &found, &self.schedule.parts, &self.schedule.back_and_forth, MOST_STATEMENTS).total)
+        let feeder =
+            (self.operator.unit == Unit::Matrix).then(|| Feeder::new(&self.schedule.machine, sides(&self.operator)));
+        let one = bench.exactly(&self.schedule.parts, tiles, slots, feeder.as_ref())?;
+        Some(bench.follow(&one, feeder.as_ref(), MOST_STATEMENTS, f64::INFINITY).total)
     }
 }

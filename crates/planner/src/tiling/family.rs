@@ -1,7 +1,7 @@
 //! The families of operators: which dims, operands and work each has.
 
 use super::operator::{
-    Axis, Dim, DimRole, Operand, OperandRole, Operator, OperatorError, OperatorKind, Side, Unit, limit,
+    Axis, Dim, DimRole, MAX_DIM, Operand, OperandRole, Operator, OperatorError, OperatorKind, Side, Unit, limit,
 };
 use super::spec::{Fields, SpecError};
 use npumem_ir::ElementType;
@@ -337,6 +337,15 @@ fn windows(fields: &Fields, example: &str, transposed: bool, global: bool) -> Re
 const OUT_NAMES: [[&str; 3]; 3] = [["q", "", ""], ["p", "q", ""], ["o", "p", "q"]];
 const KERNEL_NAMES: [[&str; 3]; 3] = [["s", "", ""], ["r", "s", ""], ["t", "r", "s"]];
 
+/// All positions in one, where a window is one point and meets every one of them: no tile need know rows from columns.
+fn single_points(windows: &[Window]) -> Option<u64> {
+    let one = |window: &Window| {
+        window.kernel == 1 && window.stride == 1 && window.before == 0 && window.input == window.output
+    };
+    let all = windows.iter().try_fold(1_u64, |all, window| all.checked_mul(window.input))?;
+    (windows.len() > 1 && windows.iter().all(one) && all <= MAX_DIM).then_some(all)
+}
+
 fn conv(fields: &Fields, depthwise: Option<u64>) -> Result<Operator, SpecError> {
     let channels = fields.dim("c", "input channels", CONV_EXAMPLE)?;
     let filters = match depthwise {
@@ -351,7 +360,8 @@ fn conv(fields: &Fields, depthwise: Option<u64>) -> Result<Operator, SpecError> 
         }
     }
     let transposed = flag(fields, "transposed")?;
-    let windows = windows(fields, CONV_EXAMPLE, transposed, false)?;
+    let mut windows = windows(fields, CONV_EXAMPLE, transposed, false)?;
+    let points = single_points(&windows);
     let batch = fields.dim_or("n", 1)?;
     let input = fields.element("in", ElementType::F16)?;
     let weight = fields.element("weight", input)?;
@@ -371,6 +381,13 @@ fn conv(fields: &Fields, depthwise: Option<u64>) -> Result<Operator, SpecError> 
     let n = add("n", batch, DimRole::Parallel);
     let g = add("g", groups, DimRole::Parallel);
     let k = add("k", per_out, DimRole::Parallel);
+    if points.is_some() {
+        windows.clear();
+    }
+    let all_points = points.map(|points| {
+        dims.push(dim("pq", points, DimRole::Parallel));
+        Axis::plain(dims.len() - 1, points)
+    });
     // Spatial dims stay even at 1: the window needs them.
     let outs: Vec<usize> = windows
         .iter()
@@ -393,8 +410,9 @@ fn conv(fields: &Fields, depthwise: Option<u64>) -> Result<Operator, SpecError> 
         })
         .collect();
     let plain_of = |dim: Option<usize>, extent: u64| dim.map(|dim| Axis::plain(dim, extent));
-    let spatial: Vec<Axis> =
+    let mut spatial: Vec<Axis> =
         windows.iter().enumerate().map(|(at, window)| window.axis(outs[at], kernels[at])).collect();
+    spatial.extend(all_points.clone());
     let image = |chans: Vec<Axis>, space: Vec<Axis>| {
         let mut axes: Vec<Axis> = plain_of(n, batch).into_iter().collect();
         if last {
@@ -408,8 +426,9 @@ fn conv(fields: &Fields, depthwise: Option<u64>) -> Result<Operator, SpecError> 
     };
     let in_channels: Vec<Axis> = plain_of(g, groups).into_iter().chain(plain_of(c, per_in)).collect();
     let out_channels: Vec<Axis> = plain_of(g, groups).into_iter().chain(plain_of(k, per_out)).collect();
-    let out_space: Vec<Axis> =
+    let mut out_space: Vec<Axis> =
         windows.iter().enumerate().map(|(at, window)| Axis::plain(outs[at], window.output)).collect();
+    out_space.extend(all_points);
     let kernel_axes: Vec<Axis> =
         windows.iter().enumerate().map(|(at, window)| Axis::plain(kernels[at], window.kernel)).collect();
     let mut weights = out_channels.clone();

@@ -240,10 +240,16 @@ impl Nest {
 
     /// Turns of the loops that `part` does not depend on but that make its tile come again, given the order.
     pub(crate) fn reloads(&self, part: &Part, picks: &[usize], order: &[usize]) -> u64 {
+        let counts: Vec<u64> = picks.iter().zip(&self.choices).map(|(pick, list)| list[*pick].count).collect();
+        self.turns(part, &counts, order)
+    }
+
+    /// As [`Nest::reloads`], with so many tiles along each dim.
+    pub(crate) fn turns(&self, part: &Part, counts: &[u64], order: &[usize]) -> u64 {
         let mut pending = 1_u64;
         let mut turns = 1_u64;
         for dim in order {
-            let count = self.choices[*dim][picks[*dim]].count;
+            let count = counts[*dim];
             if count == 1 {
                 continue;
             }
@@ -324,6 +330,11 @@ impl Nest {
 }
 
 impl Factor {
+    /// Its dims, a bit each.
+    pub(crate) fn mask(&self) -> u32 {
+        self.dims.iter().fold(0, |mask, dim| mask | 1 << dim)
+    }
+
     pub(crate) fn at(&self, picks: &[usize]) -> (u64, u64) {
         let row = &self.table[picks[self.dims[0]]];
         match self.dims.get(1) {

@@ -109,6 +109,8 @@ pub struct Timer<'a> {
     pub instructions: &'a [Instruction],
     /// What was found for the tiles that were looked at last.
     pub standing: RefCell<Standing>,
+    /// For each operand, its bytes from the first that is touched to the last, of the whole operator.
+    pub moved: Vec<f64>,
 }
 
 impl Timer<'_> {
@@ -122,7 +124,7 @@ impl Timer<'_> {
     #[must_use]
     pub fn miss_share(&self, operand: usize, copied: f64) -> f64 {
         let Some((_, capacity, _)) = self.machine.cache else { return 1.0 };
-        let all = self.operator.moved_bytes(&self.operator.operands[operand]) as f64;
+        let all = self.moved[operand];
         // What is larger than the cache by itself is taken to be gone before it is read again.
         if all > capacity as f64 || copied <= 0.0 { 1.0 } else { (all / copied).min(1.0) }
     }
@@ -142,9 +144,17 @@ impl Timer<'_> {
             *standing = self.standing(tiles);
         }
         let mut time = CoreTime::default();
-        let (mut lines, mut first): (Vec<(npumem_ir::EngineId, f64)>, f64) = (Vec::new(), 0.0);
-        // (copies, time of one with its latency) of each input: a slot comes free once its copy was used.
-        let mut rounds: Vec<(f64, f64)> = Vec::new();
+        let mut lines = [(npumem_ir::EngineId::new(0), f64::NAN); 8];
+        let (mut first, mut waits) = (0.0_f64, 0.0_f64);
+        let (together, alone) = standing.unit?;
+        let (mut counts, mut all_tiles) = (1.0, 1.0);
+        for (dim, tile) in tiles.iter().enumerate() {
+            let (unit, extent) = (self.granules[dim], self.block.dims[dim].extent);
+            counts *= round_up(extent, unit) as f64 / round_up(*tile, unit) as f64;
+            all_tiles *= extent.div_ceil(*tile) as f64;
+        }
+        (time.unit, time.alone) = (counts * together, counts * alone);
+        let use_of_one = time.unit / f64::max(all_tiles, 1.0);
         for (at, operand) in self.operator.operands.iter().enumerate() {
             if operand.role == OperandRole::Temporary {
                 continue;
@@ -172,27 +182,22 @@ impl Timer<'_> {
                 time.drain = cycles / count.max(1.0) + hop.latency[1];
             } else {
                 let one = cycles / count.max(1.0);
-                rounds.push((count, alone + latency));
+                if count > 1.0 {
+                    // A slot comes free once its copy was used.
+                    let slots = if slots == Slots::Single { 1.0 } else { 2.0 };
+                    time.rounds = time.rounds.max(count * (alone + latency + use_of_one) / slots);
+                    waits = f64::max(waits, count * (latency + use_of_one) / slots);
+                }
                 first = first.max(hop.latency[1]);
                 time.fill += one;
-                match lines.iter_mut().find(|(engine, _)| *engine == hop.engine) {
-                    Some((_, sum)) => *sum += cycles,
-                    None => lines.push((hop.engine, cycles)),
+                let line = lines.iter_mut().find(|(engine, sum)| *engine == hop.engine || sum.is_nan());
+                if let Some((engine, sum)) = line {
+                    (*engine, *sum) = (hop.engine, if sum.is_nan() { cycles } else { *sum + cycles });
                 }
             }
         }
         time.fill += first;
         time.loads = lines.iter().map(|(_, cycles)| *cycles).fold(0.0, f64::max);
-        let counts: f64 = tiles
-            .iter()
-            .enumerate()
-            .map(|(dim, tile)| {
-                let unit = self.granules[dim];
-                round_up(self.block.dims[dim].extent, unit) as f64 / round_up(*tile, unit) as f64
-            })
-            .product();
-        let (together, alone) = standing.unit?;
-        (time.unit, time.alone) = (counts * together, counts * alone);
         time.fill = time.fill.max(standing.feed_fill + first);
         let out = self.operator.output();
         let chain = if slots == Slots::All {
@@ -201,19 +206,13 @@ impl Timer<'_> {
             // The next tile's first product waits until the sums are out.
             time.unit + time.stores + copies(out) * self.hop(out).latency[0]
         };
-        let tiles_of_block: f64 =
-            (0..tiles.len()).map(|dim| self.block.dims[dim].extent.div_ceil(tiles[dim]) as f64).product();
-        let use_of_one = time.unit / tiles_of_block.max(1.0);
-        for (count, one) in rounds {
-            if count > 1.0 {
-                let slots = if slots == Slots::Single { 1.0 } else { 2.0 };
-                time.rounds = time.rounds.max(count * (one + use_of_one) / slots);
-            }
-        }
         let busy = match slots {
             Slots::Single => time.loads + chain,
             _ => time.loads.max(chain).max(time.stores),
         };
+        // Where main memory is what all wait for, a copy takes its share of that, too.
+        let slots_of = if slots == Slots::Single { 1.0 } else { 2.0 };
+        time.rounds = time.rounds.max(if waits > 0.0 { time.main / slots_of + waits } else { 0.0 });
         let busy = busy.max(time.rounds);
         time.total = busy.max(time.main).max(time.cache) + time.fill + time.drain;
         Some(time)
@@ -345,23 +344,23 @@ pub fn products(operator: &Operator, gemm: &Gemm, tiles: &[u64]) -> Vec<([u64; 3
 
 /// Thousandths of cycles, as the search compares them.
 fn thousandths(cycles: f64) -> u128 {
-    (cycles.max(0.0) * 1000.0) as u128
+    // Beyond 64 bits nothing is told apart.
+    u128::from((cycles.max(0.0) * 1000.0) as u64)
 }
 
 impl Objective for Timer<'_> {
     fn score(&self, leaf: &Leaf<'_>) -> Score {
         let nest: &Nest = leaf.nest;
-        let tiles = nest.tiles(leaf.picks);
         let copies = |at: usize| {
             let part = &nest.parts[at];
             let touched = leaf.picks.iter().enumerate().filter(|(dim, _)| part.touches & (1 << dim) != 0);
             let tiles: f64 = touched.map(|(dim, pick)| nest.choices[dim][*pick].count as f64).product();
-            tiles * nest.reloads(part, leaf.picks, leaf.order) as f64
+            tiles * leaf.turns[at] as f64
         };
-        if !self.sums_fit(leaf, &tiles) {
+        if !self.sums_fit(leaf, leaf.tiles) {
             return [u128::MAX; 3];
         }
-        let Some(time) = self.time(&tiles, &copies, leaf.read, leaf.written, self.slots) else {
+        let Some(time) = self.time(leaf.tiles, &copies, leaf.read, leaf.written, self.slots) else {
             return [u128::MAX; 3];
         };
         let total = thousandths(time.total);

@@ -14,7 +14,7 @@ use super::machine::{Machine, MachineError, Room};
 use super::nest::{Nest, NestOperand, NestSetup, Pool, Slots, round_up};
 use super::objective::{CoreTime, Goal, Timer, products};
 use super::operator::{DimRole, OperandRole, Operator, OperatorKind, Unit, bytes_of};
-use super::search::{Found, SearchError, search_some};
+use super::search::{Found, SearchError, search, search_some};
 pub use super::shares::{LinkTraffic, PlacedBuffer};
 use super::shares::{copies, exchange, staging};
 use npumem_ir::device::Precision;
@@ -120,6 +120,8 @@ const OPERATOR_BUDGET: u64 = 150_000;
 const FEW_BUDGETS: (u64, u64) = (12_000, 100_000);
 /// Candidates that the closed form puts further than one part in so many behind the best are not looked for.
 const NEAR: u128 = 10;
+/// The same once all are found, for those that are followed copy by copy.
+const FAR: u128 = 6;
 /// Largest kernel that is never cut on a device.
 const WHOLE_KERNEL: u64 = 64;
 
@@ -129,6 +131,8 @@ pub(crate) struct Bench<'a> {
     pub machine: &'a Machine,
     pub gemm: Gemm,
     pub granules: Vec<u64>,
+    /// What blocks of cores are cut at: finer than tiles where that leaves fewer cores idle.
+    pub cuts: Vec<u64>,
     pub pools: Vec<Pool>,
     pub rooms: Vec<Room>,
     pub operands: Vec<NestOperand>,
@@ -321,6 +325,9 @@ fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> R
             && a.found.slots == b.found.slots
     });
     if goal == Goal::Time {
+        // What the closed form puts far behind is not worth the time of following it.
+        let least = all.first().map_or(0, |one| one.score[0]);
+        all.retain(|one| one.score[0] <= least.saturating_add(least / FAR));
         // The best of each way to cut and kind of slots before the second best of any.
         let mut seen: Vec<(Vec<u64>, Slots)> = Vec::new();
         all.sort_by_cached_key(|one| {
@@ -331,20 +338,12 @@ fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> R
         });
     }
     all.truncate(if goal == Goal::Time { FOLLOWED } else { 1 });
-    let mut whole = vec![false; all.len()];
-    for (one, whole) in all.iter_mut().zip(&mut whole) {
-        let followed = bench.follow(one, feeder.as_ref(), FEW_STATEMENTS);
-        (one.cycles, one.spans, *whole) = (followed.total, followed.spans, followed.whole);
-    }
-    // The few that look fastest are followed for longer.
-    let mut order: Vec<usize> = (0..all.len()).collect();
-    order.sort_by(|a, b| all[*a].cycles.total_cmp(&all[*b].cycles));
-    for (place, at) in order.into_iter().enumerate() {
-        if place >= FOLLOWED_LONGER {
-            all[at].cycles = f64::MAX;
-        } else if !whole[at] {
-            let followed = bench.follow(&all[at], feeder.as_ref(), MOST_STATEMENTS);
-            (all[at].cycles, all[at].spans) = (followed.total, followed.spans);
+    bench.follow_all(&mut all, feeder.as_ref());
+    if goal == Goal::Time && request.tiles.is_none() {
+        all.sort_by(|a, b| a.cycles.total_cmp(&b.cycles));
+        all.truncate(1);
+        if let Some(best) = all.first_mut() {
+            bench.climb(best, feeder.as_ref(), request.slots);
         }
     }
     // The first of the fastest: ties keep the order of the scores.
@@ -368,20 +367,22 @@ fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> R
 /// Schedules that are followed copy by copy, the best by the closed form, and those that are followed for longer.
 const FOLLOWED: usize = 14;
 const FOLLOWED_LONGER: usize = 2;
+/// Neighbours of the best that are followed.
+const CLIMBED: usize = 24;
 
 /// A schedule as the search leaves it.
-struct Candidate {
+pub(crate) struct Candidate {
     score: super::search::Score,
     parts: Vec<u64>,
     slots: Slots,
     found: Found,
     time: CoreTime,
-    cycles: f64,
+    pub(crate) cycles: f64,
     spans: Vec<(EngineId, f64, f64)>,
 }
 
 /// Bits of the elements of the left and the right operand.
-fn sides(operator: &Operator) -> [u64; 2] {
+pub(super) fn sides(operator: &Operator) -> [u64; 2] {
     let of = |at: usize| operator.operands.get(at).map_or(16, |operand| operand.element.bits());
     [of(0), of(1)]
 }
@@ -414,6 +415,14 @@ impl<'a> Bench<'a> {
             {
                 let unit = (machine.left.near.alignment.max(machine.left.hops[0].granularity) * 8 / bits).max(1);
                 granules[dim] = unit.min(operator.dims[dim].extent);
+            }
+        }
+        let mut cuts = granules.clone();
+        if operator.unit == Unit::Matrix && operator.kind == OperatorKind::Conv {
+            // The last rows of a block are filled up to the fractal anyway; only runs should start evenly.
+            for dim in gemm.rows.iter().filter(|dim| granules[**dim] > 1) {
+                let even = machine.left.hops[0].granularity * 8 / operator.operands[0].element.bits().max(1);
+                cuts[*dim] = even.clamp(1, granules[*dim]);
             }
         }
         let mut rooms: Vec<Room> = Vec::new();
@@ -462,6 +471,7 @@ impl<'a> Bench<'a> {
             machine,
             gemm,
             granules,
+            cuts,
             pools,
             rooms,
             operands,
@@ -480,7 +490,7 @@ impl<'a> Bench<'a> {
             .collect();
         let mut all: Vec<Vec<u64>> = vec![vec![1; self.operator.dims.len()]];
         for dim in dims {
-            let units = self.operator.dims[dim].extent.div_ceil(self.granules[dim]);
+            let units = self.operator.dims[dim].extent.div_ceil(self.cuts[dim]);
             let mut longer = Vec::new();
             for parts in &all {
                 let used: u64 = parts.iter().product();
@@ -552,7 +562,7 @@ impl<'a> Bench<'a> {
             .enumerate()
             .map(|(dim, count)| {
                 let extent = self.operator.dims[dim].extent;
-                let unit = self.granules[dim];
+                let unit = self.cuts[dim];
                 (extent.div_ceil(unit).div_ceil(*count) * unit).min(extent)
             })
             .collect()
@@ -624,6 +634,7 @@ impl<'a> Bench<'a> {
             least_unit: 0.0,
             instructions: &self.instructions,
             standing: std::cell::RefCell::default(),
+            moved: self.operator.operands.iter().map(|operand| self.operator.moved_bytes(operand) as f64).collect(),
         }
     }
 
@@ -640,15 +651,119 @@ impl<'a> Bench<'a> {
         (timer.least_cycles(&read, &written).max(0.0) * 1000.0) as u128
     }
 
-    /// Cycles of a candidate, copy by copy.
-    fn follow(&self, one: &Candidate, feeder: Option<&Feeder<'_>>, statements: u64) -> Predicted {
+    /// The same tiles and slots in the order that is best by the closed form; `None` when they do not fit.
+    pub(crate) fn exactly(
+        &self,
+        parts: &[u64],
+        tiles: &[u64],
+        slots: Slots,
+        feeder: Option<&Feeder<'_>>,
+    ) -> Option<Candidate> {
+        let block = self.block_operator(parts);
+        let nest = Nest::new(&block, &NestSetup { exact: Some(tiles.to_vec()), ..self.setup(slots) });
+        let timer = self.timer(&block, parts, slots, feeder);
+        let found = search(&nest, &timer, BLOCK_BUDGET).ok().filter(|found| found.score[0] < u128::MAX)?;
+        let copies = |at: usize| copies(&block, self.operator, at, &found);
+        let time = timer.time(&found.tiles, &copies, &found.read, &found.written, slots)?;
+        let (score, parts) = (found.score, parts.to_vec());
+        Some(Candidate { score, parts, slots, found, time, cycles: f64::INFINITY, spans: Vec::new() })
+    }
+
+    /// The next size along a dim that needs a tile less, or one more.
+    pub(crate) fn next_size(&self, extent: u64, dim: usize, tile: u64, larger: bool) -> Option<u64> {
+        let (count, granule) = (extent.div_ceil(tile), self.granules[dim].max(1));
+        if self.operator.dims[dim].whole || (larger && count == 1) {
+            return None;
+        }
+        let next = extent.div_ceil(if larger { count - 1 } else { count + 1 });
+        let next = (next.div_ceil(granule) * granule).min(extent).min(self.largest[dim].max(granule));
+        (if larger { next > tile } else { next < tile }).then_some(next)
+    }
+
+    /// Goes on to the fastest of the tiles that are a size larger or smaller along one dim, and of the other kinds of slots,
+    /// as long as one is faster, copy by copy.
+    fn climb(&self, best: &mut Candidate, feeder: Option<&Feeder<'_>>, asked: Option<Slots>) {
+        let mut left = CLIMBED;
+        let mut known: Vec<(Vec<u64>, Slots)> = vec![(best.found.tiles.clone(), best.slots)];
+        loop {
+            let block = self.block_of(&best.parts);
+            let mut around: Vec<(Vec<u64>, Slots)> = Vec::new();
+            for slots in [Slots::All, Slots::Inputs, Slots::Streamed, Slots::Single] {
+                around.push((best.found.tiles.clone(), slots));
+            }
+            for larger in [true, false] {
+                for dim in 0..block.len() {
+                    if let Some(next) = self.next_size(block[dim], dim, best.found.tiles[dim], larger) {
+                        let mut tiles = best.found.tiles.clone();
+                        tiles[dim] = next;
+                        around.push((tiles, best.slots));
+                    }
+                }
+            }
+            around.retain(|one| !known.contains(one) && asked.is_none_or(|asked| asked == one.1));
+            let before = best.cycles;
+            for (tiles, slots) in around {
+                let Some(mut one) = self.exactly(&best.parts, &tiles, slots, feeder) else { continue };
+                known.push((tiles, slots));
+                if left == 0 {
+                    return;
+                }
+                left -= 1;
+                let followed = self.follow(&one, feeder, MOST_STATEMENTS, best.cycles);
+                if followed.total < best.cycles {
+                    (one.cycles, one.spans) = (followed.total, followed.spans);
+                    *best = one;
+                }
+            }
+            if best.cycles >= before {
+                return;
+            }
+        }
+    }
+
+    /// Takes down the cycles of all candidates: of the few that look fastest for as long as is said at all, of others as
+    /// much as it takes to see that they are none of those.
+    fn follow_all(&self, all: &mut [Candidate], feeder: Option<&Feeder<'_>>) {
+        let mut whole = vec![false; all.len()];
+        let mut fastest: Vec<f64> = Vec::new();
+        for (one, whole) in all.iter_mut().zip(&mut whole) {
+            let ceiling = fastest.get(FOLLOWED_LONGER - 1).copied().unwrap_or(f64::INFINITY);
+            let followed = self.follow(one, feeder, FEW_STATEMENTS, ceiling);
+            (one.cycles, one.spans, *whole) = (followed.total, followed.spans, followed.whole);
+            let place = fastest.partition_point(|with| *with <= one.cycles);
+            fastest.insert(place, one.cycles);
+        }
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        order.sort_by(|a, b| all[*a].cycles.total_cmp(&all[*b].cycles));
+        let mut least = f64::INFINITY;
+        for (place, at) in order.into_iter().enumerate() {
+            if place >= FOLLOWED_LONGER {
+                all[at].cycles = f64::MAX;
+                continue;
+            }
+            if !whole[at] {
+                let followed = self.follow(&all[at], feeder, MOST_STATEMENTS, least);
+                (all[at].cycles, all[at].spans) = (followed.total, followed.spans);
+            }
+            least = least.min(all[at].cycles);
+        }
+    }
+
+    /// Cycles of a candidate, copy by copy; no more than that it is above a ceiling when it is.
+    pub(crate) fn follow(
+        &self,
+        one: &Candidate,
+        feeder: Option<&Feeder<'_>>,
+        statements: u64,
+        ceiling: f64,
+    ) -> Predicted {
         let block = self.block_operator(&one.parts);
         let timer = self.timer(&block, &one.parts, one.slots, feeder);
         let mut turned = Vec::new();
         if let Some((_, capacity, _)) = self.machine.cache {
             self.main_traffic(&one.parts, &self.block_of(&one.parts), &one.found, capacity, &mut turned);
         }
-        follow(&timer, &one.found, &one.parts, &turned, statements)
+        follow(&timer, &one.found, &one.parts, &turned, statements, ceiling)
     }
 
     fn finish(&self, one: Candidate, goal: Goal, feeder: Option<&Feeder<'_>>) -> Schedule {

@@ -20,6 +20,10 @@ pub struct Leaf<'a> {
     pub picks: &'a [usize],
     /// The loops, outermost first.
     pub order: &'a [usize],
+    /// Tile size of each dim.
+    pub tiles: &'a [u64],
+    /// How often each operand's tiles come again.
+    pub turns: &'a [u64],
     /// Bytes read over the boundary, by operand.
     pub read: &'a [u64],
     /// Bytes written over the boundary, by operand.
@@ -38,12 +42,13 @@ impl Leaf<'_> {
     /// How many tiles are copied in or out.
     #[must_use]
     pub fn copies(&self) -> u128 {
-        let of = |part: &Part| {
+        let of = |(part, turns): (&Part, &u64)| {
             let tiles = self.picks.iter().enumerate().filter(|(dim, _)| part.touches & (1 << dim) != 0);
             let tiles: u128 = tiles.map(|(dim, pick)| u128::from(self.nest.choices[dim][*pick].count)).product();
-            tiles.saturating_mul(u128::from(self.nest.reloads(part, self.picks, self.order)))
+            tiles.saturating_mul(u128::from(*turns))
         };
-        self.nest.parts.iter().filter(|part| part.moved).map(of).fold(0, u128::saturating_add)
+        let moved = self.nest.parts.iter().zip(self.turns).filter(|(part, _)| part.moved);
+        moved.map(of).fold(0, u128::saturating_add)
     }
 }
 
@@ -141,6 +146,16 @@ struct Walk<'a, O: Objective + ?Sized> {
     budget: u64,
     read: Vec<u64>,
     written: Vec<u64>,
+    /// Dims of each factor of each part, a bit each.
+    masks: Vec<Vec<u32>>,
+    /// What each part moves when each of its tiles is moved once.
+    once: Vec<u128>,
+    /// Tiles along each dim; 1 where none is picked.
+    counts: Vec<u64>,
+    tiles: Vec<u64>,
+    /// Turns of each part in the orders that were looked at, one list after another: orders that differ in loops of one turn
+    /// are alike.
+    turns: Vec<u64>,
 }
 
 /// The best tiles and order of a boundary.
@@ -176,6 +191,11 @@ pub fn search_some<O: Objective + ?Sized>(
         budget,
         read: vec![0; nest.parts.len()],
         written: vec![0; nest.parts.len()],
+        masks: nest.parts.iter().map(|part| part.factors.iter().map(super::nest::Factor::mask).collect()).collect(),
+        once: vec![0; nest.parts.len()],
+        counts: vec![1; nest.choices.len()],
+        tiles: vec![1; nest.choices.len()],
+        turns: Vec::new(),
     };
     smallest_fits(nest)?;
     walk.greedy();
@@ -327,8 +347,9 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
         self.nest.slots != Slots::Streamed || self.nest.orders.iter().all(|order| self.nest.fits(&self.picks, order))
     }
 
-    fn picked(&self, depth: usize, dims: &[usize]) -> bool {
-        dims.iter().all(|dim| self.dims[..=depth].contains(dim))
+    /// Dims that are picked, a bit each.
+    fn picked(&self, depth: usize) -> u32 {
+        self.dims[..=depth].iter().fold(0, |known, dim| known | 1 << dim)
     }
 
     /// Room with the smallest candidates for what is not picked yet (which are the picks at 0).
@@ -336,11 +357,12 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
         if depth + 1 == self.dims.len() {
             return self.fits_whole();
         }
+        let known = self.picked(depth);
         let mut taken = [0_u64; 8];
-        for part in &self.nest.parts {
+        for (part, masks) in self.nest.parts.iter().zip(&self.masks) {
             let Some(pool) = part.pool else { continue };
-            let room = part.factors.iter().fold(part.fixed_room, |product, factor| {
-                let extent = if self.picked(depth, &factor.dims) { factor.at(&self.picks).1 } else { factor.least.1 };
+            let room = part.factors.iter().zip(masks).fold(part.fixed_room, |product, (factor, mask)| {
+                let extent = if mask & !known == 0 { factor.at(&self.picks).1 } else { factor.least.1 };
                 product.saturating_mul(extent)
             });
             let bytes = super::operator::bytes_of(u128::from(room), part.near_bits);
@@ -351,7 +373,45 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
 
     /// Whether it fits in some order.
     fn fits_whole(&self) -> bool {
-        self.nest.orders.iter().any(|order| self.nest.fits(&self.picks, order))
+        // Slots follow the order in one case only.
+        let orders = if self.nest.slots == Slots::Streamed { &self.nest.orders[..] } else { &self.nest.orders[..1] };
+        orders.iter().any(|order| self.nest.fits(&self.picks, order))
+    }
+
+    /// Takes down what the picks of some dims come to, whatever the order.
+    fn set(&mut self, known: u32) {
+        let nest = self.nest;
+        for (dim, pick) in self.picks.iter().enumerate() {
+            self.counts[dim] = if known & (1 << dim) != 0 { nest.choices[dim][*pick].count } else { 1 };
+        }
+        for (at, (part, masks)) in nest.parts.iter().zip(&self.masks).enumerate() {
+            self.once[at] = part.factors.iter().zip(masks).fold(u128::from(part.fixed), |product, (factor, mask)| {
+                let sum = if mask & !known == 0 { factor.at(&self.picks).0 } else { factor.least.0 };
+                product.saturating_mul(u128::from(sum))
+            });
+        }
+        self.turns.clear();
+    }
+
+    /// What the parts move in this order; where the turns of an order before were the same, nothing. With it, whether a sum
+    /// that is not complete leaves.
+    fn moves(&mut self, order: &[usize]) -> Option<bool> {
+        let nest = self.nest;
+        let (many, start) = (nest.parts.len(), self.turns.len());
+        for part in &nest.parts {
+            self.turns.push(nest.turns(part, &self.counts, order));
+        }
+        let (before, now) = self.turns.split_at(start);
+        if nest.slots != Slots::Streamed && before.chunks_exact(many).any(|with| with == now) {
+            self.turns.truncate(start);
+            return None;
+        }
+        let mut spilled = false;
+        for (at, (part, turns)) in nest.parts.iter().zip(now).enumerate() {
+            spilled |= part.role == OperandRole::Output && *turns > 1;
+            (self.read[at], self.written[at]) = Nest::traffic(part, self.once[at], *turns);
+        }
+        Some(spilled)
     }
 
     /// Whether the least traffic of some order, with the best candidates for the rest, beats what was found.
@@ -359,20 +419,10 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
         let best = self.bar();
         let nest = self.nest;
         let full = depth + 1 == self.dims.len();
-        let mut known = 0_u32;
-        for dim in &self.dims[..=depth] {
-            known |= 1 << dim;
-        }
+        self.set(self.picked(depth));
         for order in &nest.orders {
-            for (at, part) in nest.parts.iter().enumerate() {
-                let once = part.factors.iter().fold(u128::from(part.fixed), |product, factor| {
-                    let known = factor.dims.iter().all(|dim| known & (1 << dim) != 0);
-                    product.saturating_mul(u128::from(if known { factor.at(&self.picks).0 } else { factor.least.0 }))
-                });
-                let reloads = reloads_at_least(nest, part, &self.picks, order, known);
-                let (read, written) = Nest::traffic(part, once, reloads);
-                self.read[at] = read;
-                self.written[at] = written;
+            if self.moves(order).is_none() {
+                continue;
             }
             let least = self.objective.least(&self.read, &self.written);
             if least < best || (full && least == best) {
@@ -411,28 +461,37 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
     fn leaf(&mut self) -> Score {
         let nest = self.nest;
         let mut least = ([u128::MAX; 3], 0);
-        let once: Vec<u128> = nest.parts.iter().map(|part| nest.once(part, &self.picks)).collect();
         let bar = self.bar();
+        self.set(u32::MAX);
+        for (dim, pick) in self.picks.iter().enumerate() {
+            self.tiles[dim] = nest.choices[dim][*pick].tile;
+        }
+        let streamed = nest.slots == Slots::Streamed;
+        let taken = |order: &[usize], picks: &[usize]| {
+            nest.parts.iter().map(|part| nest.bytes_taken(part, picks, order)).fold(0, u64::saturating_add)
+        };
+        let always = if streamed { 0 } else { taken(&nest.orders[0], &self.picks) };
         for (index, order) in nest.orders.iter().enumerate() {
             self.work += 1;
-            let mut spilled = false;
-            for (at, part) in nest.parts.iter().enumerate() {
-                let reloads = nest.reloads(part, &self.picks, order);
-                spilled |= part.role == OperandRole::Output && reloads > 1;
-                let (read, written) = Nest::traffic(part, once[at], reloads);
-                self.read[at] = read;
-                self.written[at] = written;
-            }
+            let Some(spilled) = self.moves(order) else { continue };
             // It cannot be better than what there is.
             if bar < u128::MAX && self.objective.least(&self.read, &self.written) > bar {
                 continue;
             }
-            if (spilled && !nest.spill) || (nest.slots == Slots::Streamed && !nest.fits(&self.picks, order)) {
+            if (spilled && !nest.spill) || (streamed && !nest.fits(&self.picks, order)) {
                 continue;
             }
-            let taken =
-                nest.parts.iter().map(|part| nest.bytes_taken(part, &self.picks, order)).fold(0, u64::saturating_add);
-            let leaf = Leaf { nest, picks: &self.picks, order, read: &self.read, written: &self.written, taken };
+            let turns = &self.turns[self.turns.len() - nest.parts.len()..];
+            let leaf = Leaf {
+                nest,
+                picks: &self.picks,
+                order,
+                tiles: &self.tiles,
+                turns,
+                read: &self.read,
+                written: &self.written,
+                taken: if streamed { taken(order, &self.picks) } else { always },
+            };
             least = least.min((self.objective.score(&leaf), index));
         }
         if least.0[0] < u128::MAX || self.best.is_empty() {
@@ -440,26 +499,4 @@ impl<O: Objective + ?Sized> Walk<'_, O> {
         }
         least.0
     }
-}
-
-/// As [`Nest::reloads`], with one turn for every loop that is not picked yet.
-fn reloads_at_least(nest: &Nest, part: &Part, picks: &[usize], order: &[usize], known: u32) -> u64 {
-    let mut pending = 1_u64;
-    let mut turns = 1_u64;
-    for dim in order {
-        if known & (1 << dim) == 0 {
-            continue;
-        }
-        let count = nest.choices[*dim][picks[*dim]].count;
-        if count == 1 {
-            continue;
-        }
-        if part.touches & (1 << dim) != 0 {
-            turns = turns.saturating_mul(pending);
-            pending = 1;
-        } else if !(part.role == OperandRole::Late && nest.reduction & (1 << dim) != 0) {
-            pending = pending.saturating_mul(count);
-        }
-    }
-    turns
 }

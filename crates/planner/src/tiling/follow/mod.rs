@@ -191,9 +191,17 @@ struct Walk<'a, 'b> {
     end: f64,
 }
 
-/// Follows all cores, for about so many statements; long schedules go on at the pace of the last of them.
+/// Follows all cores, for about so many statements; long schedules go on at the pace of the last of them. Where it takes
+/// more than the ceiling, that is all that is found out: the total is without end.
 #[must_use]
-pub fn follow(timer: &Timer<'_>, found: &Found, parts: &[u64], turned: &[usize], statements: u64) -> Predicted {
+pub fn follow(
+    timer: &Timer<'_>,
+    found: &Found,
+    parts: &[u64],
+    turned: &[usize],
+    statements: u64,
+    ceiling: f64,
+) -> Predicted {
     let plan = Plan::new(timer, found, parts, turned);
     let cores = parts.iter().product::<u64>().max(1);
     let operator = timer.operator;
@@ -241,7 +249,9 @@ pub fn follow(timer: &Timer<'_>, found: &Found, parts: &[u64], turned: &[usize],
         spans: Vec::new(),
         end: 0.0,
     };
-    walk.run();
+    if !walk.run(ceiling) {
+        return Predicted { total: f64::INFINITY, spans: walk.spans, whole: false };
+    }
     let mut total = walk.end;
     if followed < all {
         let half = (followed / 2).div_ceil(turn).max(1) * turn;
@@ -260,7 +270,8 @@ pub fn follow(timer: &Timer<'_>, found: &Found, parts: &[u64], turned: &[usize],
 }
 
 impl Walk<'_, '_> {
-    fn run(&mut self) {
+    /// Whether all was followed before a ceiling.
+    fn run(&mut self, ceiling: f64) -> bool {
         for core in 0..self.cores.len() {
             self.go_on(core);
         }
@@ -270,8 +281,11 @@ impl Walk<'_, '_> {
             let time = match (copy, begin) {
                 (Some(copy), Some(begin)) => copy.min(begin),
                 (Some(time), None) | (None, Some(time)) => time,
-                (None, None) => return,
+                (None, None) => return true,
             };
+            if time > ceiling {
+                return false;
+            }
             self.sharing.advance(time);
             over.clear();
             self.sharing.ended(&mut over);

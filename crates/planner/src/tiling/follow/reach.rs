@@ -90,6 +90,26 @@ impl Reach {
         }
     }
 
+    /// Whether all runs lie alike.
+    fn even(&self, grain: u64, align: u64) -> bool {
+        self.dims[..self.rank].iter().all(|(_, stride)| stride % grain == 0 && stride % align == 0)
+    }
+
+    /// The same with runs joined where no sector lies between them: it touches the same sectors.
+    fn joined(&self, sector: u64) -> Reach {
+        let mut joined = *self;
+        while joined.rank > 0 {
+            let (count, stride) = joined.dims[0];
+            if stride.saturating_sub(joined.run) >= sector {
+                break;
+            }
+            joined.run = joined.run.saturating_add((count - 1).saturating_mul(stride));
+            joined.dims.copy_within(1.., 0);
+            joined.rank -= 1;
+        }
+        joined
+    }
+
     /// Bytes with every run rounded out to the grain, and the share of the runs that start off the alignment.
     fn rounded(&self, grain: u64, align: u64) -> (f64, f64) {
         if self.run == 0 {
@@ -99,8 +119,7 @@ impl Reach {
             let end = start.saturating_add(self.run).div_ceil(grain).saturating_mul(grain);
             (end - start / grain * grain) as f64
         };
-        let even = self.dims[..self.rank].iter().all(|(_, stride)| stride % grain == 0 && stride % align == 0);
-        let most = if even { 1 } else { MOST_RUNS };
+        let most = if self.even(grain, align) { 1 } else { MOST_RUNS };
         let (mut moved, mut off, mut seen) = (0.0, 0_u64, 0_u64);
         self.each(most, |start| {
             moved += out(start);
@@ -124,6 +143,10 @@ impl Rounded {
         let period = if grain.is_multiple_of(align) { grain } else { grain.saturating_mul(align) };
         let period = if align.is_multiple_of(grain) { align } else { period };
         let key = Reach { start: reach.start % period, ..*reach };
+        if key.even(grain, align) {
+            // As quick to count as to look up.
+            return key.rounded(grain, align);
+        }
         *self.known.entry((key, grain, align)).or_insert_with(|| key.rounded(grain, align))
     }
 }
@@ -136,6 +159,10 @@ pub(super) struct Held {
     held: u64,
     words: Vec<Vec<u64>>,
     order: VecDeque<(usize, usize)>,
+    /// Words that were let go.
+    gone: u64,
+    /// Tiles that were touched, by operand and start: the tile, its sectors, and the words that were gone by then.
+    whole: HashMap<(usize, u64), (Reach, u64, u64)>,
 }
 
 impl Held {
@@ -147,6 +174,8 @@ impl Held {
             held: 0,
             words: vec![Vec::new(); operands],
             order: VecDeque::new(),
+            gone: 0,
+            whole: HashMap::new(),
         }
     }
 
@@ -159,9 +188,19 @@ impl Held {
             return [0.0, reach.bytes as f64];
         }
         let sector = self.sector;
+        // Another core's tile that was brought when all that is there now was.
+        if let Some((with, sectors, gone)) = self.whole.get(&(operand, reach.start))
+            && *gone == self.gone
+            && with == reach
+        {
+            return [(sectors * sector) as f64, 0.0];
+        }
+        let asked = *reach;
         let (mut there, mut brought) = (0_u64, 0_u64);
         let (words, order) = (&mut self.words[operand], &mut self.order);
         let mut last = None;
+        let reach = &reach.joined(sector);
+        let mut kept = true;
         reach.each(u64::MAX, |start| {
             let mut at = start / sector;
             let end = (start + reach.run - 1) / sector;
@@ -174,6 +213,7 @@ impl Held {
                 let count = (64 - bit).min(end - at + 1);
                 at += count;
                 if word >= MOST_WORDS {
+                    kept = false;
                     brought += count;
                     continue;
                 }
@@ -196,6 +236,10 @@ impl Held {
             let Some((operand, index)) = self.order.pop_front() else { break };
             self.held -= u64::from(self.words[operand][index].count_ones()).min(self.held);
             self.words[operand][index] = 0;
+            self.gone += 1;
+        }
+        if kept {
+            self.whole.insert((operand, asked.start), (asked, there + brought, self.gone));
         }
         [(there * sector) as f64, (brought * sector) as f64]
     }
