@@ -2,11 +2,12 @@
 //!
 //! `bench-allocators time ROUNDS NAME=FILE...` prints one JSON line per trace and allocator;
 //! `bench-allocators count NAME=FILE` replays the default once, for an instruction counter;
-//! `bench-allocators capacity NAME=FILE...` searches the smallest device; `bench-allocators hybrid ROUNDS NAME=FILE...` the planned iterations.
+//! `bench-allocators capacity NAME=FILE...` searches the smallest device; `bench-allocators hybrid ROUNDS NAME=FILE...` the planned iterations;
+//! `bench-allocators threads ROUNDS NAME=FILE...` one and two threads on one pool.
 mod hybrid;
 mod peers;
 
-use npumem_allocator::{Allocator, Call, Calls, Handle, PageSource, Paged, PagedOptions, Request};
+use npumem_allocator::{Allocator, Call, Calls, Front, Handle, PageSource, Paged, PagedOptions, Request, Shared};
 use npumem_ir::Bytes;
 use serde_json::json;
 use std::hint::black_box;
@@ -215,6 +216,70 @@ fn capacity(name: &str, calls: &Calls) {
     );
 }
 
+/// One thread's turns through the trace, through a front of the shared pool.
+fn thread_turns(front: &mut Front<Paged<Free>>, calls: &[Call], slots: u32, turns: u32) {
+    let mut keys: Vec<Option<Handle>> = vec![None; slots as usize];
+    for _ in 0..turns {
+        for call in calls {
+            match *call {
+                Call::Allocate { slot, bytes } => match front.allocate(Request::new(bytes)) {
+                    Ok(block) => keys[slot as usize] = Some(block.handle),
+                    Err(error) => panic!("{error}"),
+                },
+                Call::Free { slot } => {
+                    if let Some(handle) = keys[slot as usize].take() {
+                        assert!(front.free(handle).is_ok(), "stale handle");
+                    }
+                }
+                Call::Mark => {}
+            }
+        }
+        for handle in keys.iter_mut().filter_map(Option::take) {
+            assert!(front.free(handle).is_ok(), "stale handle");
+        }
+    }
+}
+
+/// Calls a second of one and of two threads on one pool, by wall clock: the best of the rounds.
+fn threads(name: &str, calls: &Calls, rounds: u32) {
+    const TURNS: u32 = 64;
+    for (kind, batch) in [("a lock", 1), ("a lock and fronts of 16", 16)] {
+        let mut best = [u128::MAX; 2];
+        for _ in 0..rounds {
+            for (index, count) in [1, 2].into_iter().enumerate() {
+                let shared = Shared::new(Paged::new(PagedOptions::default(), Free));
+                let barrier = std::sync::Barrier::new(count);
+                let took = std::thread::scope(|scope| {
+                    let workers: Vec<_> = (0..count)
+                        .map(|_| {
+                            scope.spawn(|| {
+                                let mut front = shared.front(batch);
+                                barrier.wait();
+                                let start = Instant::now();
+                                thread_turns(&mut front, &calls.calls, calls.slots, TURNS);
+                                (start, Instant::now())
+                            })
+                        })
+                        .collect();
+                    // From the first start to the last end: threads that run one after the other gain nothing.
+                    let spans: Vec<_> = workers.into_iter().map(|worker| worker.join().expect("a worker")).collect();
+                    let first = spans.iter().map(|span| span.0).min().expect("a worker");
+                    spans.iter().map(|span| (span.1 - first).as_nanos()).max().unwrap_or(0)
+                });
+                best[index] = best[index].min(took);
+            }
+        }
+        let total = f64::from(TURNS) * calls.calls.len() as f64;
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        println!(
+            "{}",
+            json!({ "trace": name, "pool": kind, "one_ns_per_call": best[0] as f64 / total,
+                    "two_ns_per_call": best[1] as f64 / (2.0 * total), "ratio": 2.0 * best[0] as f64 / best[1] as f64,
+                    "load_average": load.split(' ').next().and_then(|load| load.parse::<f64>().ok()) })
+        );
+    }
+}
+
 fn load(argument: &str) -> (String, Calls) {
     let (name, path) = argument.split_once('=').unwrap_or_else(|| panic!("{argument} is not NAME=FILE"));
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -247,11 +312,18 @@ fn main() {
             let footprint = paged.statistics().peak_reserved.get() as f64 / calls.peak_live().get() as f64;
             eprintln!("footprint {footprint:.4} {:?}", paged.page_counts());
         }
+        Some("threads") => {
+            let rounds = arguments[1].parse().expect("a number of rounds");
+            for argument in &arguments[2..] {
+                let (name, calls) = load(argument);
+                threads(&name, &calls, rounds);
+            }
+        }
         Some("hybrid") => {
             let rounds = arguments[1].parse().expect("a number of rounds");
             hybrid::run(rounds);
             hybrid::traces(&arguments[2..], rounds);
         }
-        _ => panic!("time ROUNDS NAME=FILE... | capacity NAME=FILE... | count NAME=FILE | hybrid ROUNDS NAME=FILE..."),
+        _ => panic!("time ROUNDS NAME=FILE... | capacity NAME=FILE... | count NAME=FILE | hybrid ROUNDS NAME=FILE... | threads ROUNDS NAME=FILE..."),
     }
 }

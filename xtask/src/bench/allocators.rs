@@ -65,11 +65,15 @@ pub fn run() -> Result<Value, String> {
     for line in &planned {
         println!("hybrid, {line}");
     }
+    let threads = lines(&output(Command::new(&program).args(["threads", ROUNDS]).args(&arguments[..1]))?)?;
+    for line in &threads {
+        println!("two threads on one pool, {line}");
+    }
     let instructions = instructions(&program, &traces);
     for (name, count) in &instructions {
         println!("instructions per call, harness included, {name}: {count:.1}");
     }
-    Ok(json!({ "times": times, "capacities": capacities, "hybrid": planned,
+    Ok(json!({ "times": times, "capacities": capacities, "hybrid": planned, "threads": threads,
                "instructions": instructions.into_iter().map(|(name, count)| json!({ "trace": name, "per_call": count })).collect::<Vec<_>>() }))
 }
 
