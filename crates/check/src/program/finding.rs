@@ -1,6 +1,7 @@
 //! What a check found, and the verdict that follows.
 
 use super::Options;
+use super::known::Guess;
 use npumem_ir::program::{Program, Step};
 use npumem_ir::{BufferId, ByteRange, Bytes, Offset, ScalarId, StepId};
 use std::collections::BTreeMap;
@@ -257,6 +258,15 @@ pub enum Kind {
         /// Why not, and what would decide it.
         why: String,
     },
+    /// Whether a run decides two steps as a finding takes it cannot be told.
+    Together {
+        /// The first condition or loop.
+        first: StepId,
+        /// The second; the same one, where there were too many.
+        second: StepId,
+        /// Inputs that both follow from.
+        inputs: Vec<ScalarId>,
+    },
     /// The work ran out before every turn of a loop was looked at.
     Budget {
         /// The loop.
@@ -273,6 +283,8 @@ pub struct Finding {
     pub kind: Kind,
     /// How often the same was met again (other turns, other paths).
     pub again: u64,
+    /// Values of unknown inputs with which it comes about, where it takes certain ones.
+    pub example: Vec<(ScalarId, i64)>,
 }
 
 /// The answer to a check.
@@ -306,6 +318,16 @@ pub(super) type Context = Option<Rc<Place>>;
 pub(super) enum Place {
     Turn(ScalarId, Option<i64>, Context),
     Branch(StepId, bool, Context),
+}
+
+impl Place {
+    /// The branch, where it is one.
+    pub fn step(&self) -> usize {
+        match self {
+            Place::Branch(step, ..) => step.index(),
+            Place::Turn(..) => 0,
+        }
+    }
 }
 
 /// A statement in a context.
@@ -346,13 +368,59 @@ pub(super) struct Findings {
     one: BTreeMap<BufferId, BufferId>,
     truncated: bool,
     pub work: u64,
+    /// Why findings are doubts that may be faults, and values that may show it.
+    guesses: Vec<(Guess, Vec<(ScalarId, i64)>)>,
 }
+
+/// Guesses that are kept to look for an example.
+const MAX_GUESSES: usize = 16;
 
 impl Findings {
     pub fn push(&mut self, severity: Severity, kind: Kind) {
+        self.push_with(severity, kind, Vec::new());
+    }
+
+    /// Whether the same was found before as a fault; counted if so.
+    pub fn is_fault(&mut self, kind: &Kind) -> bool {
+        let Some(index) = self.seen.get(&kind.key()).copied() else { return false };
+        let fault = self.list[index].severity == Severity::Fault;
+        self.list[index].again += u64::from(fault);
+        fault
+    }
+
+    /// A path of which nobody can say that a run takes it has led to a finding.
+    pub fn guessed(&mut self, guess: Guess, values: Vec<(ScalarId, i64)>) {
+        let known = self.guesses.iter().any(|(other, list)| *other == guess && *list == values);
+        if !known && self.guesses.len() < MAX_GUESSES {
+            self.guesses.push((guess, values));
+        }
+    }
+
+    pub fn guesses(&self) -> &[(Guess, Vec<(ScalarId, i64)>)] {
+        &self.guesses
+    }
+
+    pub fn has_fault(&self) -> bool {
+        self.list.iter().any(|finding| finding.severity == Severity::Fault)
+    }
+
+    /// Faults of a run with certain values: real ones.
+    pub fn adopt(&mut self, shown: Findings, values: &[(ScalarId, i64)]) {
+        self.work += shown.work;
+        for finding in shown.list.into_iter().filter(|finding| finding.severity == Severity::Fault) {
+            self.push_with(Severity::Fault, finding.kind, values.to_vec());
+        }
+    }
+
+    pub fn push_with(&mut self, severity: Severity, kind: Kind, example: Vec<(ScalarId, i64)>) {
         let key = kind.key();
         if let Some(index) = self.seen.get(&key) {
-            self.list[*index].again += 1;
+            let known = &mut self.list[*index];
+            known.again += 1;
+            // What is certain on one path is certain.
+            if severity == Severity::Fault && known.severity != Severity::Fault {
+                (known.severity, known.kind, known.example) = (severity, kind, example);
+            }
             return;
         }
         if self.list.len() == MAX_FINDINGS {
@@ -360,7 +428,7 @@ impl Findings {
             return;
         }
         self.seen.insert(key, self.list.len());
-        self.list.push(Finding { severity, kind, again: 0 });
+        self.list.push(Finding { severity, kind, again: 0, example });
     }
 
     fn root(&self, mut id: BufferId) -> BufferId {
@@ -435,6 +503,7 @@ impl Kind {
             Kind::Race { .. } => "race",
             Kind::Deadlock { .. } => "deadlock",
             Kind::OrderUnknown { .. } => "order-unknown",
+            Kind::Together { .. } => "decided-together",
             Kind::Budget { .. } => "budget",
         }
     }
@@ -456,6 +525,7 @@ impl Kind {
             | Kind::OtherSum { step, .. }
             | Kind::DirectOperand { step, .. }
             | Kind::OrderUnknown { step, .. }
+            | Kind::Together { second: step, .. }
             | Kind::Budget { step } => Some(*step),
             Kind::Misaligned { step, .. } => *step,
             _ => None,
@@ -510,6 +580,7 @@ impl Kind {
         let id = |at: usize| buffers.get(at).map_or(u32::MAX, |id| id.0);
         let step = match self {
             // One pair of statements is one race, whichever turn shows it.
+            Kind::Together { first, second, .. } => (u64::from(second.0) << 32) | u64::from(first.0),
             Kind::Race { first, second, .. } => (u64::from(second.step.0) << 32) | u64::from(first.step.0),
             _ => self.step().map_or(u64::MAX, |step| u64::from(step.0)),
         };
@@ -549,6 +620,15 @@ impl Finding {
     /// One sentence for people, with names, bytes and statements.
     #[must_use]
     pub fn message(&self, program: &Program) -> String {
+        let mut message = self.sentence(program);
+        for (index, (scalar, value)) in self.example.iter().enumerate() {
+            let head = if index == 0 { "; for example with" } else { "," };
+            let _ = write!(message, "{head} {} = {value}", program.scalar(*scalar).name);
+        }
+        message
+    }
+
+    fn sentence(&self, program: &Program) -> String {
         let name = |id: &BufferId| format!("'{}'", program.buffer(*id).name);
         let size = |bytes: &ByteRange| format!("bytes {bytes} ({})", bytes.size());
         let space = |id: &BufferId| program.buffer(*id).space.clone();
@@ -688,6 +768,27 @@ impl Finding {
             }
             Kind::OrderUnknown { step, why } => {
                 format!("{}: the order of the engines cannot be told: {why}", statement(program, *step))
+            }
+            Kind::Together { first, second, inputs } => {
+                let names: Vec<String> =
+                    inputs.iter().map(|id| format!("--dim {}=..", program.scalar(*id).name)).collect();
+                let bind = if names.is_empty() {
+                    "both follow from values that are decided at run time".to_owned()
+                } else {
+                    format!("{} decides it", names.join(" "))
+                };
+                if first == second {
+                    format!(
+                        "what is told above takes more decisions around {} than could be kept apart: whether a run takes them all cannot be told; {bind}",
+                        statement(program, *second)
+                    )
+                } else {
+                    format!(
+                        "what is told above takes decisions at {} and at {} that hang together: whether a run takes both cannot be told; {bind}",
+                        statement(program, *first),
+                        statement(program, *second)
+                    )
+                }
             }
             Kind::Budget { step } => format!(
                 "not every turn of the loop at statement {step} was looked at: its addresses follow the counter. Give its bounds with --dim, or fewer turns"

@@ -16,13 +16,18 @@
 //! that cannot reach a space, and the order between engines (`order`).
 
 mod ahead;
+mod conditions;
+mod examples;
 mod finding;
 mod handles;
+mod known;
+mod loops;
 mod memory;
 mod order;
 mod places;
 mod resolve;
 mod run;
+mod spans;
 mod turns;
 
 #[cfg(test)]
@@ -76,7 +81,8 @@ pub fn check_program(
         handles::unite(program, &mut findings);
     }
     places::check(program, device, &mut findings);
-    run::check(program, &structure, options, &mut findings);
-    order::check(program, &structure, options, &mut findings);
+    run::check(program, &structure, options, &[], &mut findings);
+    order::check(program, &structure, options, &[], &mut findings);
+    examples::confirm(program, &structure, options, &mut findings);
     Ok(findings.into_verdict(program, options))
 }

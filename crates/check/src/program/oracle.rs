@@ -19,9 +19,9 @@ const TURNS: u64 = 4;
 /// See [`TURNS`].
 const MORE_TURNS: u64 = 14;
 /// Programs with more paths or steps than this are left out.
-const MAX_PATHS: usize = 4000;
+const MAX_PATHS: usize = 400;
 /// Paths of the second look.
-const MORE_PATHS: usize = 60_000;
+const MORE_PATHS: usize = 8000;
 
 /// Steps of one run.
 const MAX_WORK: usize = 2000;
@@ -51,6 +51,8 @@ fn generate(random: &mut Random) -> Program {
         };
         buffers.push(b.buffer(alias));
     }
+    // Bounds and thresholds that are asked for again and again, and arguments that only one step asks for.
+    let numbers: Vec<Affine> = (0..2).map(|n| b.argument(format!("n{n}"), None).into()).collect();
     let truths: Vec<Affine> = (0..2).map(|n| b.argument(format!("c{n}"), None).into()).collect();
     let variable = b.variable("v");
     b.assign(variable, random.below(3) as i64);
@@ -65,7 +67,9 @@ fn generate(random: &mut Random) -> Program {
             0 | 1 if open.len() < 3 && counters.len() < 2 => {
                 let name = format!("i{}", b.program().scalars.len());
                 let (start, by) = (random.below(2) as i64, 1 + random.below(2) as i64);
-                let stop = match random.below(4) {
+                let stop = match random.below(6) {
+                    4 => random.pick(&numbers).clone(),
+                    5 => random.pick(&numbers).times(-1).plus(&(random.below(3) as i64).into()),
                     0 => Affine::scalar(b.argument(format!("n{}", b.program().scalars.len()), None)),
                     1 => counters.last().cloned().unwrap_or(Affine::constant(3)),
                     _ => Affine::constant(start + random.below(5) as i64 * by),
@@ -74,7 +78,8 @@ fn generate(random: &mut Random) -> Program {
                 open.push(true);
             }
             2 | 3 if open.len() < 3 => {
-                let condition = match (random.below(5), counters.last()) {
+                let condition = match (random.below(9), counters.last()) {
+                    (5.., counter) => related(random, &mut b, &numbers, &truths, counter),
                     (0, _) => random.pick(&truths).clone(),
                     (1, Some(counter)) => {
                         let k = random.below(4) as i64;
@@ -133,6 +138,44 @@ fn generate(random: &mut Random) -> Program {
         }
     }
     b.finish().unwrap()
+}
+
+/// A condition that hangs together with others: of the same few inputs, and of their negations and remainders.
+fn related(
+    random: &mut Random,
+    b: &mut ProgramBuilder,
+    numbers: &[Affine],
+    truths: &[Affine],
+    counter: Option<&Affine>,
+) -> Affine {
+    let number = random.pick(numbers).clone();
+    let k: Affine = (random.below(4) as i64).into();
+    let ops = [Op::Eq, Op::Lt, Op::Ne, Op::Le];
+    let op = *random.pick(&ops);
+    match (random.below(9), counter) {
+        (0, _) => b.value(op, vec![k, number]),
+        (1, Some(counter)) => b.value(op, vec![counter.clone(), number]),
+        (2, Some(counter)) => b.value(op, vec![counter.plus(&1.into()), number]),
+        (3, _) => {
+            let rest = b.value(Op::Rem, vec![number, 2.into()]);
+            b.value(op, vec![rest, (random.below(2) as i64).into()])
+        }
+        (4, _) => {
+            let truth = random.pick(truths).clone();
+            b.value(Op::Eq, vec![truth, 0.into()])
+        }
+        (5, _) => {
+            let (first, second) = (b.value(op, vec![number, k]), random.pick(truths).clone());
+            let second = b.value(Op::Ne, vec![second, 0.into()]);
+            b.value(*random.pick(&[Op::And, Op::Or, Op::Xor]), vec![first, second])
+        }
+        (6, _) => {
+            let truth = b.value(op, vec![number, k]);
+            b.value(Op::Select, vec![truth, 0.into(), 1.into()])
+        }
+        (7, _) => b.value(op, vec![numbers[0].clone(), numbers[1].clone()]),
+        _ => b.value(op, vec![number, k]),
+    }
 }
 
 fn access(
@@ -208,7 +251,6 @@ struct RunState<'a> {
     writes: u64,
     wrong: BTreeSet<(StepId, BufferId)>,
     work: usize,
-    turns: u64,
 }
 
 impl RunState<'_> {
@@ -301,13 +343,9 @@ impl RunState<'_> {
                     }
                 }
                 Step::Else => at = self.structure.partner(self.structure.partner(id)).index(),
-                Step::For { counter, start, stop, step } => {
+                Step::For { counter, start, stop, .. } => {
                     let start = self.value(start);
-                    let step = self.value(step);
-                    let stop = match self.values.affine(program, stop) {
-                        Some(stop) => stop,
-                        None => start + step * self.choose(self.turns + 1) as i64,
-                    };
+                    let stop = self.value(stop);
                     if start < stop {
                         self.values.set(*counter, Some(start));
                         loops.push((at, stop));
@@ -335,15 +373,46 @@ impl RunState<'_> {
     }
 }
 
+/// Scalars that some step follows from.
+fn used(program: &Program) -> BTreeSet<npumem_ir::ScalarId> {
+    let mut pending: Vec<npumem_ir::ScalarId> = Vec::new();
+    let mut add = |affine: &Affine| pending.extend(affine.terms.iter().map(|term| term.0));
+    for step in &program.steps {
+        match step {
+            Step::If(value) => add(value),
+            Step::For { start, stop, step, .. } => [start, stop, step].into_iter().for_each(&mut add),
+            Step::Assign(assign) => assign.scalars.iter().for_each(|(_, value)| add(value)),
+            Step::Run(operation) => {
+                operation.reads.iter().chain(&operation.writes).for_each(|access| add(&access.slot))
+            }
+            _ => {}
+        }
+    }
+    let mut used = BTreeSet::new();
+    while let Some(next) = pending.pop() {
+        if used.insert(next)
+            && let ScalarKind::Computed(compute) = &program.scalar(next).kind
+        {
+            pending.extend(compute.operands.iter().flat_map(|o| o.terms.iter().map(|term| term.0)));
+        }
+    }
+    used
+}
+
 /// Every wrong read of every path: statement and buffer; `None` when there are too many paths.
 fn truth(program: &Program, turns: u64, paths: usize) -> Option<BTreeSet<(StepId, BufferId)>> {
     let structure = program.structure().unwrap();
     let mut wrong = BTreeSet::new();
     let mut choices: Vec<(u64, u64)> = Vec::new();
-    let mut unbound: Vec<npumem_ir::ScalarId> = Vec::new();
+    let used = used(program);
+    let mut unbound: Vec<(npumem_ir::ScalarId, i64, u64)> = Vec::new();
     for (index, scalar) in program.scalars.iter().enumerate() {
-        if matches!(scalar.kind, ScalarKind::Argument(None)) && scalar.name.starts_with('c') {
-            unbound.push(npumem_ir::ScalarId::new(index));
+        let id = npumem_ir::ScalarId::new(index);
+        if matches!(scalar.kind, ScalarKind::Argument(None)) && used.contains(&id) {
+            // One value for the whole run: a truth, or a number of turns and its neighbours.
+            let (least, count) =
+                if scalar.name.starts_with('c') { (0, 2) } else { (-(turns as i64) - 1, 2 * turns + 3) };
+            unbound.push((id, least, count));
         }
     }
     for _ in 0..paths {
@@ -359,11 +428,10 @@ fn truth(program: &Program, turns: u64, paths: usize) -> Option<BTreeSet<(StepId
             writes: 0,
             wrong: BTreeSet::new(),
             work: 0,
-            turns,
         };
-        for scalar in &unbound {
-            let truth = state.choose(2) as i64;
-            state.values.set(*scalar, Some(truth));
+        for (scalar, least, count) in &unbound {
+            let value = least + state.choose(*count) as i64;
+            state.values.set(*scalar, Some(value));
         }
         state.run();
         if state.work >= MAX_WORK {

@@ -1,7 +1,9 @@
 //! Runs the program on [`Memory`], on every path, until nothing new can happen.
 
 use super::ahead::{Tests, last_touch};
+use super::conditions::Conditions;
 use super::finding::{Context, Event, Findings, Kind, Place, Severity};
+use super::known::{Example, Guess, Known, Scene};
 use super::memory::{CLOBBERED, Memory, SlabId, Slabs, UNSURE, UNWRITTEN};
 use super::resolve::{self, Handles, Resolved, resolve};
 use super::turns::{Turns, relevant, turns};
@@ -15,23 +17,28 @@ use std::rc::Rc;
 const MAX_PATHS: usize = 24;
 /// Of so many paths, those that are kept apart when the rest is united.
 const KEPT_PATHS: usize = 4;
-/// A state may come back after so many periods (a carried value turns at its own pace).
-const MAX_MULTIPLES: usize = 8;
-/// Turns of a loop without a known bound whose turns never provably repeat.
-const MAX_OPEN_TURNS: usize = 64;
-/// Turns of a loop without a counter before differences become unknown.
-const MAX_WHILE_TURNS: usize = 512;
+/// Past this many, paths that hold the same bytes are told together.
+const FEW_PATHS: usize = 6;
 
-pub(super) fn check(program: &Program, structure: &Structure, options: &Options, findings: &mut Findings) {
+/// Runs the program on every path, with these values given beside those that the program fixes.
+pub(super) fn check(
+    program: &Program,
+    structure: &Structure,
+    options: &Options,
+    given: &[(ScalarId, i64)],
+    findings: &mut Findings,
+) {
     let (relevant, tests) = (relevant(program, false), Tests::new(program));
     let mut runner = Runner {
         program,
         structure,
         slabs: Slabs::new(program),
         turns: BTreeMap::new(),
+        asked_with: BTreeMap::new(),
         relevant_list: tests.stored(program, &relevant),
         relevant,
         tests,
+        conditions: Conditions::new(program, structure),
         last_touch: last_touch(program, structure),
         dirt: BTreeMap::new(),
         used_slots: BTreeMap::new(),
@@ -45,13 +52,16 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
             runner.findings.push(Severity::Doubt, Kind::RunTimeAddress { buffer: id });
         }
     }
+    let mut values = Values::new(program);
+    given.iter().for_each(|(scalar, value)| values.set(*scalar, Some(*value)));
     let start = Path {
-        values: Values::new(program),
+        values,
         handles: Rc::new(vec![None; program.handles.len()]),
         assumed: BTreeSet::new(),
+        known: Known::default(),
         memory: Memory::default(),
         context: None,
-        guessed: false,
+        guessed: None,
     };
     runner.block(0, program.steps.len(), vec![start]);
     runner.slots();
@@ -59,38 +69,43 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
 
 /// One path of the run, or several that agree on every scalar.
 #[derive(Clone, Debug)]
-struct Path {
-    values: Values,
-    handles: Handles,
+pub(super) struct Path {
+    pub values: Values,
+    pub handles: Handles,
     /// Truths that a branch assumed and a later one tests again.
-    assumed: BTreeSet<ScalarId>,
-    memory: Memory,
-    context: Context,
-    /// Scalars that differed were made unknown: a fault found from here on may be of no real path.
-    guessed: bool,
+    pub assumed: BTreeSet<ScalarId>,
+    /// What it decided of values that nobody knows.
+    pub known: Known,
+    pub memory: Memory,
+    pub context: Context,
+    /// Something was decided that other decisions may exclude: a fault found from here on may be of no real path.
+    pub guessed: Option<Guess>,
 }
 
-struct Runner<'a> {
-    program: &'a Program,
-    structure: &'a Structure,
+pub(super) struct Runner<'a> {
+    pub program: &'a Program,
+    pub structure: &'a Structure,
     slabs: Slabs,
     turns: BTreeMap<usize, Rc<Turns>>,
+    /// For each loop, what it asks together with its counter.
+    asked_with: BTreeMap<usize, Rc<BTreeSet<ScalarId>>>,
     relevant: Vec<bool>,
-    relevant_list: Vec<ScalarId>,
+    pub relevant_list: Vec<ScalarId>,
     tests: Tests,
+    pub conditions: Conditions,
     last_touch: BTreeMap<usize, Vec<BufferId>>,
     /// Who wrote last to addresses, whatever the path: (space, start) -> (end, slab).
     dirt: BTreeMap<(u32, u64), (u64, SlabId)>,
     used_slots: BTreeMap<BufferId, BTreeSet<u32>>,
-    budget: u64,
+    pub budget: u64,
     /// The plan stands beside the program: no two of its buffers are one.
     two_are_two: bool,
-    findings: &'a mut Findings,
+    pub findings: &'a mut Findings,
 }
 
 impl Runner<'_> {
     /// Steps `from..to`, all of one region. Regions nest at most `MAX_DEPTH` deep, and so do these calls.
-    fn block(&mut self, from: usize, to: usize, mut paths: Vec<Path>) -> Vec<Path> {
+    pub fn block(&mut self, from: usize, to: usize, mut paths: Vec<Path>) -> Vec<Path> {
         let mut at = from;
         while at < to && !paths.is_empty() {
             let id = StepId::new(at);
@@ -103,6 +118,10 @@ impl Runner<'_> {
                 Step::Assign(assign) => {
                     for path in &mut paths {
                         resolve::assign(self.program, &self.relevant, &mut path.values, &mut path.handles, assign);
+                        if !path.known.is_empty() {
+                            let scene = scene(self.program, &self.conditions, &path.values);
+                            assign.scalars.iter().for_each(|(target, _)| path.known.set(scene, *target, at));
+                        }
                     }
                     paths = self.unite(paths, at);
                 }
@@ -150,15 +169,18 @@ impl Runner<'_> {
                 Some(0) => other.push(path),
                 Some(_) => first.push(path),
                 None => {
-                    let (mut yes, mut no) = (path.clone(), path);
-                    if let Some(scalar) = sticky {
-                        for (side, truth) in [(&mut yes, 1), (&mut no, 0)] {
-                            side.values.set(scalar, Some(truth));
-                            side.assumed.insert(scalar);
+                    let sides =
+                        path.known.decide(scene(self.program, &self.conditions, &path.values), condition, id.index());
+                    for (list, known, truth) in [(&mut first, sides.yes, 1), (&mut other, sides.no, 0)] {
+                        for known in known {
+                            let mut side = Path { known, guessed: path.guessed.or(sides.guess), ..path.clone() };
+                            if let Some(scalar) = sticky {
+                                side.values.set(scalar, Some(truth));
+                                side.assumed.insert(scalar);
+                            }
+                            list.push(side);
                         }
                     }
-                    first.push(yes);
-                    other.push(no);
                 }
             }
         }
@@ -180,7 +202,7 @@ impl Runner<'_> {
     }
 
     /// Unites paths that agree on every scalar and handle; too many are united whatever they say.
-    fn unite(&mut self, paths: Vec<Path>, at: usize) -> Vec<Path> {
+    pub fn unite(&mut self, paths: Vec<Path>, at: usize) -> Vec<Path> {
         if paths.len() < 2 {
             return paths;
         }
@@ -188,16 +210,21 @@ impl Runner<'_> {
         for mut path in paths {
             // Nobody tests it any more: what was assumed of it need not be told apart.
             self.tests.forget(&mut path.assumed, &mut path.values, at);
-            let same = out
-                .iter_mut()
-                .find(|other| other.handles == path.handles && other.values.agree(&path.values, &self.relevant_list));
+            let guess = path.known.forget(scene(self.program, &self.conditions, &path.values), at);
+            path.guessed = path.guessed.or(guess);
+            let same = out.iter_mut().find(|other| {
+                other.known == path.known
+                    && other.guessed.is_some() == path.guessed.is_some()
+                    && other.handles == path.handles
+                    && other.values.agree(&path.values, &self.relevant_list)
+            });
             match same {
-                Some(other) => {
-                    other.memory.join(&self.slabs, &path.memory);
-                    other.guessed |= path.guessed;
-                }
+                Some(other) => other.memory.join(&self.slabs, &path.memory),
                 None => out.push(path),
             }
+        }
+        if out.len() > FEW_PATHS {
+            out = self.gather(out);
         }
         if out.len() > MAX_PATHS {
             // Some stay as they are: what is found on them is of a real path.
@@ -207,17 +234,38 @@ impl Runner<'_> {
         out
     }
 
+    /// Paths that differ only in what was decided are one where that can be said exactly: `n <= 3` and `n >= 4`.
+    fn gather(&self, paths: Vec<Path>) -> Vec<Path> {
+        let mut out: Vec<Path> = Vec::new();
+        for path in paths {
+            let found = out.iter_mut().find_map(|other| {
+                let alike = other.guessed.is_some() == path.guessed.is_some()
+                    && other.handles == path.handles
+                    && other.values.agree(&path.values, &self.relevant_list)
+                    && other.memory.same(&path.memory);
+                let both = alike.then(|| other.known.or(&path.known)).flatten()?;
+                Some((other, both))
+            });
+            match found {
+                Some((other, both)) => other.known = both,
+                None => out.push(path),
+            }
+        }
+        out
+    }
+
     /// One path of all: what they disagree on is unknown.
-    fn widen(&mut self, paths: Vec<Path>, at: usize) -> Path {
+    pub fn widen(&mut self, paths: Vec<Path>, at: usize) -> Path {
         let mut paths = paths.into_iter();
         let Some(mut all) = paths.next() else {
             return Path {
                 values: Values::new(self.program),
                 handles: Rc::default(),
                 assumed: BTreeSet::new(),
+                known: Known::default(),
                 memory: Memory::default(),
                 context: None,
-                guessed: true,
+                guessed: None,
             };
         };
         let mut lost = false;
@@ -236,233 +284,70 @@ impl Runner<'_> {
                 }
             }
             all.assumed.extend(path.assumed);
+            all.known.widen(scene(self.program, &self.conditions, &path.values), &path.known, at);
             all.memory.join(&self.slabs, &path.memory);
         }
         if lost {
             self.findings.push(Severity::Doubt, Kind::Budget { step: StepId::new(at) });
         }
-        all.guessed = true;
+        all.guessed = Some(Guess { first: at, second: at });
         all
     }
 
-    /// A counted loop from one path.
-    fn counted(
-        &mut self,
-        id: StepId,
-        (counter, start, stop, by): (ScalarId, &Affine, &Affine, &Affine),
-        end: usize,
-        path: Path,
-    ) -> Vec<Path> {
-        let outer = path.context.clone();
-        let before = path.values.stored(counter);
-        let value = |affine: &Affine| path.values.affine(self.program, affine);
-        // How often it turns at least and at most, where the number itself is not known.
-        let (least, most_turns) = path.values.range(self.program, stop);
-        let (start, stop, by) = (value(start), value(stop), value(by));
-        // Steps are positive: where only one fits, it does not matter how long it is.
-        let one = by.is_none() && stop.zip(start).is_some_and(|(stop, start)| stop.saturating_sub(start) <= 1);
-        let by = if one { Some(1) } else { by.filter(|by| *by > 0) };
-        let turns = self.turns_of(id);
-        let mut after: Vec<Path> = Vec::new();
-        let mut heads = vec![path];
-        let (Some(mut now), Some(by)) = (start, by) else {
-            return self.any_turns(id, counter, end, heads, before);
-        };
-        let changes = turns.changes(|rest| heads[0].values.affine(self.program, rest));
-        let period = turns.period.and_then(|period| usize::try_from(period).ok());
-        let mut history: Vec<(i64, Vec<Path>)> = Vec::new();
-        let mut turn = 0_usize;
-        loop {
-            if stop.or(most_turns).is_some_and(|stop| now >= stop) {
-                after.extend(heads);
-                break;
-            }
-            if stop.is_none() && least.is_none_or(|least| now >= least) {
-                after.extend(heads.iter().cloned());
-                after = self.unite(after, end);
-            }
-            if let Some(period) = period {
-                history.push((now, heads.clone()));
-                if history.len() > period * MAX_MULTIPLES + 1 {
-                    history.remove(0);
-                }
-                if let Some(distance) = self.repeats(&history, period, &changes) {
-                    // Every turn before the next change repeats one of the last `distance`.
-                    let next = changes.iter().copied().find(|change| *change > now);
-                    let limit = match (next, stop) {
-                        (Some(next), Some(stop)) => next.min(stop),
-                        (Some(limit), None) | (None, Some(limit)) => limit,
-                        (None, None) => {
-                            if least.is_some_and(|least| now < least) {
-                                // It ends later, in one of the states that come again and again.
-                                after.extend(history.iter().flat_map(|(_, paths)| paths.iter().cloned()));
-                            }
-                            break;
-                        }
-                    };
-                    let stride = i64::try_from(distance).unwrap_or(i64::MAX).saturating_mul(by);
-                    let jump = limit.saturating_sub(now) / stride.max(1);
-                    if jump > 0 {
-                        now += jump * stride;
-                        history.clear();
-                        continue;
-                    }
-                }
-            }
-            turn += 1;
-            self.budget = self.budget.saturating_sub(1);
-            let most = MAX_OPEN_TURNS.max(period.unwrap_or(1).saturating_mul(2 * MAX_MULTIPLES));
-            if self.budget == 0 || stop.or(most_turns).is_none() && turn > most {
-                self.findings.push(Severity::Doubt, Kind::Budget { step: id });
-                after.extend(heads);
-                break;
-            }
-            let context = Some(Rc::new(Place::Turn(counter, Some(now), outer.clone())));
-            for path in &mut heads {
-                path.values.set(counter, Some(now));
-                path.context.clone_from(&context);
-            }
-            heads = self.block(id.index() + 1, end, heads);
-            heads = self.unite(heads, id.index());
-            match now.checked_add(by) {
-                Some(next) => now = next,
-                None => {
-                    after.extend(heads);
-                    break;
-                }
-            }
-        }
-        for path in &mut after {
-            path.context.clone_from(&outer);
-            path.values.set(counter, before);
-        }
-        after
-    }
-
-    /// The distance in turns at which the last state repeats an earlier one, nothing changing between.
-    fn repeats(&self, history: &[(i64, Vec<Path>)], period: usize, changes: &[i64]) -> Option<usize> {
-        let (now, heads) = history.last()?;
-        (1..=MAX_MULTIPLES).map(|multiple| multiple * period).take_while(|distance| *distance < history.len()).find(
-            |distance| {
-                let (then, earlier) = &history[history.len() - 1 - distance];
-                !changes.iter().any(|change| change > then && change <= now) && self.same(earlier, heads)
-            },
-        )
-    }
-
-    /// A loop whose first value or step is unknown: any number of turns with an unknown counter.
-    fn any_turns(
-        &mut self,
-        id: StepId,
-        counter: ScalarId,
-        end: usize,
-        heads: Vec<Path>,
-        before: Option<i64>,
-    ) -> Vec<Path> {
-        let outer = heads.first().and_then(|path| path.context.clone());
-        let context = Some(Rc::new(Place::Turn(counter, None, outer.clone())));
-        let mut all = heads.clone();
-        let mut heads = heads;
-        loop {
-            for path in &mut heads {
-                path.values.set(counter, None);
-                path.context.clone_from(&context);
-            }
-            heads = self.block(id.index() + 1, end, heads);
-            for path in &mut heads {
-                path.context.clone_from(&outer);
-                path.values.set(counter, before);
-            }
-            self.budget = self.budget.saturating_sub(1);
-            let mut joined = all.clone();
-            joined.extend(heads.iter().cloned());
-            let joined = self.unite(joined, id.index());
-            if self.same(&joined, &all) || self.budget == 0 {
-                return joined;
-            }
-            all = joined;
-            heads.clone_from(&all);
-        }
-    }
-
-    /// A loop that leaves by a condition.
-    fn uncounted(&mut self, id: StepId, end: usize, paths: Vec<Path>) -> Vec<Path> {
-        let outer = paths.first().and_then(|path| path.context.clone());
-        let leaves: Vec<usize> = (id.index() + 1..end)
-            .filter(|at| {
-                matches!(self.program.steps[*at], Step::Leave(_)) && self.structure.parent(StepId::new(*at)) == Some(id)
-            })
-            .collect();
-        let mut after: Vec<Path> = Vec::new();
-        let mut all: Vec<Path> = Vec::new();
-        let mut heads = paths;
-        let mut turn = 0;
-        while !heads.is_empty() {
-            let mut joined = all.clone();
-            joined.extend(heads.iter().cloned());
-            let mut joined = self.unite(joined, id.index());
-            if turn >= MAX_WHILE_TURNS && joined.len() > 1 {
-                joined = vec![self.widen(joined, id.index())];
-                heads.clone_from(&joined);
-            }
-            if self.same(&joined, &all) {
-                break;
-            }
-            all = joined;
-            self.budget = self.budget.saturating_sub(1);
-            if self.budget == 0 {
-                self.findings.push(Severity::Doubt, Kind::Budget { step: id });
-                after.extend(heads);
-                break;
-            }
-            let mut from = id.index() + 1;
-            for leave in &leaves {
-                heads = self.block(from, *leave, heads);
-                let Step::Leave(condition) = &self.program.steps[*leave] else { continue };
-                let mut stay = Vec::new();
-                for path in heads {
-                    match path.values.affine(self.program, condition) {
-                        Some(0) => after.push(path),
-                        Some(_) => stay.push(path),
-                        None => {
-                            after.push(path.clone());
-                            stay.push(path);
-                        }
-                    }
-                }
-                heads = stay;
-                from = leave + 1;
-            }
-            heads = self.block(from, end, heads);
-            heads = self.unite(heads, id.index());
-            turn += 1;
-        }
-        for path in &mut after {
-            path.context.clone_from(&outer);
-        }
-        self.unite(after, end)
-    }
-
-    /// The same paths, whatever their histories.
-    fn same(&self, a: &[Path], b: &[Path]) -> bool {
-        a.len() == b.len()
-            && a.iter().zip(b).all(|(a, b)| {
-                a.handles == b.handles
-                    && a.memory.same(&b.memory)
-                    && self.relevant_list.iter().all(|scalar| {
-                        matches!(self.program.scalar(*scalar).kind, ScalarKind::Counter)
-                            || a.values.stored(*scalar) == b.values.stored(*scalar)
-                    })
+    /// Two paths in one state, whatever their histories and what they decided.
+    pub fn alike(&self, a: &Path, b: &Path) -> bool {
+        a.handles == b.handles
+            && a.guessed.is_some() == b.guessed.is_some()
+            && a.memory.same(&b.memory)
+            && self.relevant_list.iter().all(|scalar| {
+                matches!(self.program.scalar(*scalar).kind, ScalarKind::Counter)
+                    || a.values.stored(*scalar) == b.values.stored(*scalar)
             })
     }
 
-    fn turns_of(&mut self, id: StepId) -> Rc<Turns> {
+    /// How much a fault on this path weighs, and values with which it comes about; `None` when no run takes the path.
+    fn blame(&mut self, path: &Path, certain: bool) -> Option<(Severity, Vec<(ScalarId, i64)>)> {
+        if !certain {
+            return Some((Severity::Doubt, Vec::new()));
+        }
+        if path.known.is_empty() && path.guessed.is_none() {
+            return Some((Severity::Fault, Vec::new()));
+        }
+        let example = path.known.example(scene(self.program, &self.conditions, &path.values));
+        match (example, path.guessed) {
+            (Example::Impossible, _) => None,
+            (Example::Found(mut values), None) => {
+                let given = |id: ScalarId| {
+                    matches!(self.program.scalar(id).kind, ScalarKind::Argument(_) | ScalarKind::Grid(_))
+                };
+                values.retain(|(id, _)| given(*id));
+                Some((Severity::Fault, values))
+            }
+            (Example::Found(values), Some(guess)) => {
+                self.findings.guessed(guess, values);
+                Some((Severity::Doubt, Vec::new()))
+            }
+            (Example::Unclear, guess) => {
+                let here = path.context.as_ref().map_or(0, |place| place.step());
+                self.findings.guessed(guess.unwrap_or(Guess { first: here, second: here }), Vec::new());
+                Some((Severity::Doubt, Vec::new()))
+            }
+        }
+    }
+
+    pub fn turns_of(&mut self, id: StepId) -> Rc<Turns> {
         if let Some(turns) = self.turns.get(&id.index()) {
             return Rc::clone(turns);
         }
         let found = Rc::new(turns(self.program, self.structure, &self.relevant, id, false));
         self.turns.insert(id.index(), Rc::clone(&found));
         found
+    }
+
+    pub fn asked_with(&mut self, id: StepId, counter: ScalarId, end: usize) -> Rc<BTreeSet<ScalarId>> {
+        let entry = self.asked_with.entry(id.index());
+        let found = || Rc::new(self.conditions.asked_with(self.program, counter, (id.index(), end)));
+        Rc::clone(entry.or_insert_with(found))
     }
 
     fn resolve(&mut self, path: &Path, access: &Access) -> Option<Resolved> {
@@ -480,12 +365,12 @@ impl Runner<'_> {
         let reads: Vec<Resolved> = operation.reads.iter().filter_map(|access| self.resolve(path, access)).collect();
         let writes: Vec<Resolved> = operation.writes.iter().filter_map(|access| self.resolve(path, access)).collect();
         for read in &reads {
-            self.inside(read, &event);
+            self.inside(path, read, &event);
             self.read(path, read, &event);
         }
-        self.own_input(operation, &reads, &writes, &event, path.guessed);
+        self.own_input(operation, &reads, &writes, &event, path);
         for write in &writes {
-            self.inside(write, &event);
+            self.inside(path, write, &event);
             let slab = *self.slabs.get(write.slab);
             for (start, end) in &write.runs {
                 let end = (*end).min(slab.bytes);
@@ -502,14 +387,15 @@ impl Runner<'_> {
     }
 
     /// Touches bytes past its slot?
-    fn inside(&mut self, access: &Resolved, event: &Event) {
+    fn inside(&mut self, path: &Path, access: &Resolved, event: &Event) {
         let bytes = self.slabs.get(access.slab).bytes;
         if let Some((start, end)) = access.runs.iter().find(|(_, end)| *end > bytes)
             && access.certain
+            && let Some((severity, example)) = self.blame(path, true)
         {
             let range = ByteRange { start: Offset(*start), end: Offset(*end) };
             let kind = Kind::PastBuffer { buffer: access.buffer, bytes: range, size: Bytes(bytes), at: event.at() };
-            self.findings.push(Severity::Fault, kind);
+            self.findings.push_with(severity, kind, example);
         }
     }
 
@@ -578,8 +464,11 @@ impl Runner<'_> {
                 read: event.at(),
                 partly: right,
             };
-            let severity = if read.certain && !path.guessed { Severity::Fault } else { Severity::Doubt };
-            self.findings.push(severity, kind);
+            if !self.findings.is_fault(&kind)
+                && let Some((severity, example)) = self.blame(path, read.certain)
+            {
+                self.findings.push_with(severity, kind, example);
+            }
         } else if let Some(cell) = &unsure
             && let Some((taker, other)) = &cell.taker
         {
@@ -641,7 +530,7 @@ impl Runner<'_> {
         reads: &[Resolved],
         writes: &[Resolved],
         event: &Event,
-        guessed: bool,
+        path: &Path,
     ) {
         if operation.in_place == InPlace::Always {
             return;
@@ -671,10 +560,12 @@ impl Runner<'_> {
                     continue;
                 }
                 // Exactly on top: some engines read it all in time, and only their maker knows.
-                let sure = !together && read.certain && write.certain && operation.known && !guessed;
+                let sure = !together && read.certain && write.certain && operation.known;
                 let bytes = ByteRange { start: Offset(low), end: Offset(high) };
                 let kind = Kind::OwnInput { reader: read.buffer, other: write.buffer, bytes, read: event.at() };
-                self.findings.push(if sure { Severity::Fault } else { Severity::Doubt }, kind);
+                if let Some((severity, example)) = self.blame(path, sure) {
+                    self.findings.push_with(severity, kind, example);
+                }
             }
         }
     }
@@ -689,6 +580,10 @@ impl Runner<'_> {
             }
         }
     }
+}
+
+pub(super) fn scene<'a>(program: &'a Program, conditions: &'a Conditions, values: &'a Values) -> Scene<'a> {
+    Scene { program, conditions, values }
 }
 
 /// Whether what is written, in order, never reaches bytes that are read later: run by run it begins and ends no later

@@ -48,7 +48,13 @@ const MAX_WORK: u64 = 600_000;
 /// States that are kept of a loop to compare with.
 const MAX_HISTORY: usize = 64;
 
-pub(super) fn check(program: &Program, structure: &Structure, options: &Options, findings: &mut Findings) {
+pub(super) fn check(
+    program: &Program,
+    structure: &Structure,
+    options: &Options,
+    given: &[(ScalarId, i64)],
+    findings: &mut Findings,
+) {
     let has = |wanted: fn(&Sync) -> bool| program.steps.iter().any(|s| matches!(s, Step::Sync(sync) if wanted(sync)));
     let states_order = has(|sync| {
         matches!(sync, Sync::SetFlag { .. } | Sync::WaitFlag { .. } | Sync::Acquire { .. } | Sync::Barrier(None))
@@ -81,8 +87,10 @@ pub(super) fn check(program: &Program, structure: &Structure, options: &Options,
     walk.find_reach();
     // Flags alone are a piece of a kernel: who raises them may stand elsewhere.
     let fragment = !program.steps.iter().any(|step| matches!(step, Step::Run(_)));
+    let mut values = Values::new(program);
+    given.iter().for_each(|(scalar, value)| values.set(*scalar, Some(*value)));
     let start = Path {
-        values: Values::new(program),
+        values,
         handles: Rc::new(vec![None; program.handles.len()]),
         assumed: BTreeSet::new(),
         queues: Queues::new(&walk.engines),

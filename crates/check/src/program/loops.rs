@@ -1,0 +1,435 @@
+//! Loops of the run: every turn until turns repeat, and what each way out says of the bound.
+
+use super::finding::{Kind, Place, Severity};
+use super::known::Known;
+use super::run::{Path, Runner, scene};
+use npumem_ir::program::{Affine, Step};
+use npumem_ir::{ScalarId, StepId};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// A state may come back after so many periods (a carried value turns at its own pace).
+const MAX_MULTIPLES: usize = 8;
+/// Turns of a loop without a known bound whose turns never provably repeat.
+const MAX_OPEN_TURNS: usize = 64;
+/// Turns of a loop without a counter before differences become unknown.
+const MAX_WHILE_TURNS: usize = 512;
+/// Ways out of a loop with an unknown bound that are told apart by their number of turns: none, one, more.
+const TOLD_APART: usize = 2;
+/// Turns in which what is known may begin to follow the counter before it is forgotten.
+const SETTLING_TURNS: usize = 4;
+
+/// A loop whose bound nobody knows, where the bound is asked for elsewhere too.
+struct Open<'a> {
+    id: StepId,
+    stop: &'a Affine,
+    group: ScalarId,
+    /// What was known before the loop.
+    entry: Known,
+    /// What every way out after more than [`TOLD_APART`] turns knows of the bound.
+    coarse: Option<Known>,
+}
+
+impl Runner<'_> {
+    /// A counted loop from one path.
+    pub fn counted(
+        &mut self,
+        id: StepId,
+        (counter, start, stop_sum, by): (ScalarId, &Affine, &Affine, &Affine),
+        end: usize,
+        path: Path,
+    ) -> Vec<Path> {
+        let outer = path.context.clone();
+        let before = path.values.stored(counter);
+        let value = |affine: &Affine| path.values.affine(self.program, affine);
+        // How often it turns at least and at most, where the number itself is not known.
+        let (least, most_turns) = path.values.range(self.program, stop_sum);
+        let (start_at, stop, by) = (value(start), value(stop_sum), value(by));
+        // Steps are positive: where only one fits, it does not matter how long it is.
+        let one = by.is_none() && stop.zip(start_at).is_some_and(|(stop, start)| stop.saturating_sub(start) <= 1);
+        let by = if one { Some(1) } else { by.filter(|by| *by > 0) };
+        let turns = self.turns_of(id);
+        let (Some(mut now), Some(by)) = (start_at, by) else {
+            return self.any_turns(id, (counter, &stop_sum.minus(start)), end, path, before);
+        };
+        let open = if stop.is_none() { self.open(id, stop_sum, &path, now.saturating_add(by)) } else { None };
+        // What is decided in a turn is no longer remembered in the next.
+        let mut forgetting = false;
+        let mut after: Vec<Path> = Vec::new();
+        let mut heads = vec![path];
+        let asked = self.asked_with(id, counter, end);
+        let changes = turns.changes(|rest| heads[0].values.affine(self.program, rest));
+        let period = turns.period.and_then(|period| usize::try_from(period).ok());
+        let mut history: Vec<(i64, Vec<Path>)> = Vec::new();
+        let mut turn = 0_usize;
+        loop {
+            if stop.or(most_turns).is_some_and(|stop| now >= stop) {
+                after.extend(heads);
+                break;
+            }
+            if stop.is_none() {
+                let may_end = least.is_none_or(|least| now >= least);
+                let ends = match &open {
+                    Some(open) => {
+                        let (on, ends) = self.ends(open, heads, now, (turn, forgetting));
+                        heads = on;
+                        ends
+                    }
+                    None => heads.clone(),
+                };
+                if may_end {
+                    after.extend(ends);
+                    after = self.unite(after, end);
+                }
+                if heads.is_empty() {
+                    break;
+                }
+            }
+            if let Some(period) = period {
+                history.push((now, heads.clone()));
+                if history.len() > period * MAX_MULTIPLES + 1 {
+                    history.remove(0);
+                }
+                if let Some(distance) = self.repeats(&history, period, &changes, (&asked, open.as_ref())) {
+                    // Every turn before the next change repeats one of the last `distance`.
+                    let next = changes.iter().copied().find(|change| *change > now);
+                    let limit = match (next, stop) {
+                        (Some(next), Some(stop)) => next.min(stop),
+                        (Some(limit), None) | (None, Some(limit)) => limit,
+                        (None, None) => {
+                            if least.is_some_and(|least| now < least) {
+                                // It ends later, in one of the states that come again and again.
+                                after.extend(history.iter().flat_map(|(_, paths)| paths.iter().cloned()));
+                            }
+                            if let Some(open) = &open {
+                                let last = history.len().saturating_sub(distance);
+                                let later = history[last..].iter().flat_map(|(_, paths)| paths);
+                                after.extend(later.map(|path| self.late(open, path)));
+                            }
+                            break;
+                        }
+                    };
+                    let stride = i64::try_from(distance).unwrap_or(i64::MAX).saturating_mul(by);
+                    let jump = limit.saturating_sub(now) / stride.max(1);
+                    if jump > 0 {
+                        if let Some(open) = &open {
+                            heads = self.put_off(open, heads, now.saturating_add(jump.saturating_mul(stride)));
+                        }
+                        now += jump * stride;
+                        history.clear();
+                        continue;
+                    }
+                } else if !forgetting
+                    && turn >= SETTLING_TURNS
+                    && self.repeats_but_for_decisions(&history, period, &changes)
+                {
+                    // Only what is known grows: from here on it is forgotten with every turn.
+                    forgetting = true;
+                    history.clear();
+                    self.forget_decisions(id, end, &mut heads);
+                    heads = self.unite(heads, id.index());
+                }
+            }
+            turn += 1;
+            self.budget = self.budget.saturating_sub(1);
+            let most = MAX_OPEN_TURNS.max(period.unwrap_or(1).saturating_mul(2 * MAX_MULTIPLES));
+            if self.budget == 0 || stop.or(most_turns).is_none() && turn > most {
+                self.findings.push(Severity::Doubt, Kind::Budget { step: id });
+                after.extend(heads);
+                break;
+            }
+            let context = Some(Rc::new(Place::Turn(counter, Some(now), outer.clone())));
+            for path in &mut heads {
+                path.values.set(counter, Some(now));
+                path.context.clone_from(&context);
+                self.turn(path, Some(counter), (id.index(), end));
+            }
+            heads = self.block(id.index() + 1, end, heads);
+            if forgetting {
+                self.forget_decisions(id, end, &mut heads);
+            }
+            heads = self.unite(heads, id.index());
+            match now.checked_add(by) {
+                Some(next) => now = next,
+                None => {
+                    after.extend(heads);
+                    break;
+                }
+            }
+        }
+        for path in &mut after {
+            path.context.clone_from(&outer);
+            path.values.set(counter, before);
+        }
+        after
+    }
+
+    /// What the bound of a loop is asked with; `None` where nothing else asks for what it follows from.
+    fn open<'s>(&self, id: StepId, stop: &'s Affine, path: &Path, second: i64) -> Option<Open<'s>> {
+        let scene = scene(self.program, &self.conditions, &path.values);
+        let group = self.conditions.group_of(self.program, &path.values, stop)?;
+        let again = self.conditions.is_asked_again(group);
+        let coarse = || path.known.decide_above(scene, &stop.plus(&Affine::constant(second).times(-1)), id.index());
+        again.then(|| Open { id, stop, group, entry: path.known.clone(), coarse: coarse().yes.into_iter().next() })
+    }
+
+    /// The paths that take one more turn, and those that leave.
+    fn ends(
+        &self,
+        open: &Open<'_>,
+        heads: Vec<Path>,
+        now: i64,
+        (turn, forgetting): (usize, bool),
+    ) -> (Vec<Path>, Vec<Path>) {
+        let left = open.stop.plus(&Affine::constant(now).times(-1));
+        let (mut on, mut ends) = (Vec::new(), Vec::new());
+        for path in heads {
+            let scene = scene(self.program, &self.conditions, &path.values);
+            let sides = path.known.decide_above(scene, &left, open.id.index());
+            for mut known in sides.no {
+                if turn >= TOLD_APART {
+                    let coarse = open.coarse.as_ref().unwrap_or(&open.entry);
+                    known.back_to(scene, coarse, open.group, open.id.index());
+                }
+                ends.push(Path { known, guessed: path.guessed.or(sides.guess), ..path.clone() });
+            }
+            for known in sides.yes {
+                let known = if forgetting { path.known.clone() } else { known };
+                on.push(Path { known, guessed: path.guessed.or(sides.guess.filter(|_| !forgetting)), ..path.clone() });
+            }
+        }
+        (on, ends)
+    }
+
+    /// Turns up to `now` are passed over: those who are there have a bound beyond.
+    fn put_off(&self, open: &Open<'_>, heads: Vec<Path>, now: i64) -> Vec<Path> {
+        let left = open.stop.plus(&Affine::constant(now).times(-1));
+        let mut out = Vec::new();
+        for path in heads {
+            let scene = scene(self.program, &self.conditions, &path.values);
+            let sides = path.known.decide_above(scene, &left, open.id.index());
+            out.extend(sides.yes.into_iter().map(|known| Path { known, ..path.clone() }));
+        }
+        out
+    }
+
+    /// A path that leaves after some turn or other.
+    fn late(&self, open: &Open<'_>, path: &Path) -> Path {
+        let mut path = path.clone();
+        let scene = scene(self.program, &self.conditions, &path.values);
+        path.known.back_to(scene, open.coarse.as_ref().unwrap_or(&open.entry), open.group, open.id.index());
+        path
+    }
+
+    /// A new turn: what follows from its counter is another value.
+    fn turn(&self, path: &mut Path, counter: Option<ScalarId>, range: (usize, usize)) {
+        if !path.known.is_empty() {
+            path.known.turn(scene(self.program, &self.conditions, &path.values), counter, range);
+        }
+    }
+
+    /// Forgets what the loop at `id..end` decides of groups that it asks in every turn.
+    fn forget_decisions(&self, id: StepId, end: usize, heads: &mut [Path]) {
+        let mut groups = self.conditions.asked_in(id.index(), end);
+        groups.retain(|group| self.conditions.is_kept(*group));
+        for path in heads {
+            for group in &groups {
+                path.known.without(scene(self.program, &self.conditions, &path.values), *group, id.index());
+            }
+        }
+    }
+
+    /// The distance in turns at which the last state repeats an earlier one, nothing changing between.
+    fn repeats(
+        &self,
+        history: &[(i64, Vec<Path>)],
+        period: usize,
+        changes: &[i64],
+        (asked, open): (&BTreeSet<ScalarId>, Option<&Open<'_>>),
+    ) -> Option<usize> {
+        let (now, heads) = history.last()?;
+        distances(history, period, changes).find(|distance| {
+            let (then, earlier) = &history[history.len() - 1 - distance];
+            let stop = open.map(|open| (open.stop, now.saturating_sub(*then)));
+            earlier.len() == heads.len()
+                && earlier.iter().zip(heads).all(|(a, b)| {
+                    let scene = scene(self.program, &self.conditions, &b.values);
+                    self.alike(a, b) && b.known.follows(scene, &a.known, asked, stop)
+                })
+        })
+    }
+
+    /// Whether the states of the last turn are all among those of an earlier one and the other way round, whatever was
+    /// decided on the way.
+    fn repeats_but_for_decisions(&self, history: &[(i64, Vec<Path>)], period: usize, changes: &[i64]) -> bool {
+        let Some((_, heads)) = history.last() else { return false };
+        distances(history, period, changes).any(|distance| {
+            let (_, earlier) = &history[history.len() - 1 - distance];
+            let among = |a: &[Path], b: &[Path]| a.iter().all(|one| b.iter().any(|other| self.alike(one, other)));
+            among(earlier, heads) && among(heads, earlier)
+        })
+    }
+
+    /// The same paths, whatever their histories.
+    fn same(&self, a: &[Path], b: &[Path]) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.alike(a, b) && a.known == b.known)
+    }
+
+    /// A loop whose first value or step is unknown: any number of turns with an unknown counter. `length` is what lies
+    /// between its bounds.
+    fn any_turns(
+        &mut self,
+        id: StepId,
+        (counter, length): (ScalarId, &Affine),
+        end: usize,
+        path: Path,
+        before: Option<i64>,
+    ) -> Vec<Path> {
+        let outer = path.context.clone();
+        let (heads, none) = self.any_or_none(id, length, path);
+        let context = Some(Rc::new(Place::Turn(counter, None, outer.clone())));
+        let mut all: Vec<Path> = Vec::new();
+        let mut heads = heads;
+        while !heads.is_empty() {
+            for path in &mut heads {
+                path.values.set(counter, None);
+                path.context.clone_from(&context);
+                self.turn(path, Some(counter), (id.index(), end));
+            }
+            heads = self.block(id.index() + 1, end, heads);
+            for path in &mut heads {
+                path.context.clone_from(&outer);
+                path.values.set(counter, before);
+            }
+            self.forget_decisions(id, end, &mut heads);
+            self.budget = self.budget.saturating_sub(1);
+            let mut joined = all.clone();
+            joined.extend(heads.iter().cloned());
+            let joined = self.unite(joined, id.index());
+            let done = self.same(&joined, &all) || self.budget == 0;
+            all = joined;
+            if done {
+                break;
+            }
+            heads.clone_from(&all);
+        }
+        all.extend(none);
+        self.unite(all, end)
+    }
+
+    /// The paths that enter a loop of this length, and those that pass it by.
+    fn any_or_none(&self, id: StepId, length: &Affine, path: Path) -> (Vec<Path>, Vec<Path>) {
+        match path.values.affine(self.program, length) {
+            Some(length) if length > 0 => (vec![path], Vec::new()),
+            Some(_) => (Vec::new(), vec![path]),
+            None => {
+                let sides =
+                    path.known.decide_above(scene(self.program, &self.conditions, &path.values), length, id.index());
+                let side = |known| Path { known, guessed: path.guessed.or(sides.guess), ..path.clone() };
+                (sides.yes.into_iter().map(side).collect(), sides.no.into_iter().map(side).collect())
+            }
+        }
+    }
+
+    /// A loop that leaves by a condition.
+    pub fn uncounted(&mut self, id: StepId, end: usize, paths: Vec<Path>) -> Vec<Path> {
+        let outer = paths.first().and_then(|path| path.context.clone());
+        let leaves: Vec<usize> = (id.index() + 1..end)
+            .filter(|at| {
+                matches!(self.program.steps[*at], Step::Leave(_)) && self.structure.parent(StepId::new(*at)) == Some(id)
+            })
+            .collect();
+        let mut after: Vec<Path> = Vec::new();
+        let mut all: Vec<Path> = Vec::new();
+        let mut heads = paths;
+        let mut turn = 0;
+        while !heads.is_empty() {
+            let mut joined = all.clone();
+            joined.extend(heads.iter().cloned());
+            let mut joined = self.unite(joined, id.index());
+            if turn >= MAX_WHILE_TURNS && joined.len() > 1 {
+                joined = vec![self.widen(joined, id.index())];
+                heads.clone_from(&joined);
+            }
+            if self.same(&joined, &all) {
+                break;
+            }
+            all = joined;
+            self.budget = self.budget.saturating_sub(1);
+            if self.budget == 0 {
+                self.findings.push(Severity::Doubt, Kind::Budget { step: id });
+                after.extend(heads);
+                break;
+            }
+            for path in &mut heads {
+                self.turn(path, None, (id.index(), end));
+            }
+            let mut from = id.index() + 1;
+            for leave in &leaves {
+                heads = self.block(from, *leave, heads);
+                let Step::Leave(condition) = &self.program.steps[*leave] else { continue };
+                let mut stay = Vec::new();
+                for path in heads {
+                    match path.values.affine(self.program, condition) {
+                        Some(0) => after.push(path),
+                        Some(_) => stay.push(path),
+                        None => self.leave(*leave, condition, path, &mut stay, &mut after),
+                    }
+                }
+                heads = stay;
+                from = leave + 1;
+            }
+            heads = self.block(from, end, heads);
+            if turn > 0 {
+                self.forget_decisions(id, end, &mut heads);
+            }
+            heads = self.unite(heads, id.index());
+            turn += 1;
+        }
+        for path in &mut after {
+            path.context.clone_from(&outer);
+        }
+        self.unite(after, end)
+    }
+
+    /// An unknown way out: a path may take it unless it has decided otherwise. How often it stayed is not remembered.
+    fn leave(&self, at: usize, condition: &Affine, path: Path, stay: &mut Vec<Path>, after: &mut Vec<Path>) {
+        let scene = scene(self.program, &self.conditions, &path.values);
+        let (mut known, guess, yes, no) = {
+            let sides = path.known.decide(scene, condition, at);
+            (path.known.clone(), sides.guess, !sides.yes.is_empty(), !sides.no.is_empty())
+        };
+        let group = self.conditions.group_of(self.program, &path.values, condition);
+        if let Some(group) = group.filter(|group| yes && no && self.conditions.is_asked_again(*group)) {
+            known.blur(group, at);
+        }
+        // A loop that was gone round before asks of another moment: only what other steps forgot counts.
+        let own = group.is_some_and(|group| path.known.blurred_at(group) == Some(at));
+        let guess = guess.filter(|_| !own);
+        let path = Path { known, guessed: path.guessed.or(guess), ..path };
+        match (yes, no) {
+            (true, true) => {
+                after.push(path.clone());
+                stay.push(path);
+            }
+            (true, false) => stay.push(path),
+            (false, true) => after.push(path),
+            (false, false) => {}
+        }
+    }
+}
+
+/// Distances, in turns, at which a state may repeat: whole periods without a change between.
+fn distances<'h>(
+    history: &'h [(i64, Vec<Path>)],
+    period: usize,
+    changes: &'h [i64],
+) -> impl Iterator<Item = usize> + 'h {
+    let now = history.last().map_or(0, |last| last.0);
+    (1..=MAX_MULTIPLES).map(move |multiple| multiple * period).take_while(|distance| *distance < history.len()).filter(
+        move |distance| {
+            let then = history[history.len() - 1 - distance].0;
+            !changes.iter().any(|change| *change > then && *change <= now)
+        },
+    )
+}
