@@ -26,6 +26,13 @@ pub(crate) fn align_down(high: i64, align: i64, residue: i64) -> i64 {
 
 /// The congruence that holds exactly when both do, as `(modulus, residue)`.
 pub(crate) fn merge_congruence(a: (i64, i64), b: (i64, i64)) -> Option<(i64, i64)> {
+    // Nothing asked or the same asked again: the common case, without a long division.
+    if b == (1, 0) || a == b && (0..a.0).contains(&a.1) {
+        return Some((a.0, a.1.rem_euclid(a.0)));
+    }
+    if a == (1, 0) && (0..b.0).contains(&b.1) {
+        return Some(b);
+    }
     let (m1, r1) = (i128::from(a.0), i128::from(a.1).rem_euclid(i128::from(a.0)));
     let (m2, r2) = (i128::from(b.0), i128::from(b.1).rem_euclid(i128::from(b.0)));
     let (g, p, _) = extended_gcd(m1, m2);

@@ -94,6 +94,15 @@ fn union_by_slot(_instance: &Instance, item: &super::instance::Item, add: &mut d
 
 /// The strongest of the cheap bounds.
 pub(crate) fn lower_bound(instance: &Instance) -> Bound {
+    strongest(instance, true)
+}
+
+/// The strongest of those that take no longer than a first fit: without the search for sets that exclude each other.
+pub(crate) fn quick(instance: &Instance) -> Bound {
+    strongest(instance, false)
+}
+
+fn strongest(instance: &Instance, cliques: bool) -> Bound {
     let mut best = Bound { value: 0, reason: Reason::Empty };
     let mut raise = |value: i64, reason: Reason| {
         if value > best.value {
@@ -105,7 +114,7 @@ pub(crate) fn lower_bound(instance: &Instance) -> Bound {
         if let Some((slot, load)) = exclusive_loads(instance) {
             raise(above_reserved(instance, load), Reason::Load { slot });
         }
-        if let Some((load, members)) = clique::heaviest(instance) {
+        if let Some((load, members)) = cliques.then(|| clique::heaviest(instance)).flatten() {
             let reason = common_slot(instance, &members).map_or(Reason::Clique, |slot| Reason::Load { slot });
             raise(above_reserved(instance, load), reason);
         }

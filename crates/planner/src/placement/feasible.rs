@@ -20,10 +20,11 @@ pub(crate) enum Answer {
 /// A greedy order that keeps the ceiling, if one of the first `orders` does.
 pub(crate) fn greedy_only(instance: &Instance, ceiling: i64, orders: usize, meter: &mut Meter) -> Option<Vec<i64>> {
     let keys = Keys::new(instance);
+    let mut passes = greedy::Passes::new(instance);
     for order in ORDERS.into_iter().take(orders) {
         let sorted = keys.sorted(instance, order);
         for fit in [Fit::First, Fit::Best] {
-            if let Ok(offsets) = greedy::pass(instance, &sorted, fit, ceiling, meter) {
+            if let Ok(offsets) = passes.run(&sorted, fit, ceiling, u64::MAX, meter) {
                 return Some(offsets);
             }
         }

@@ -6,6 +6,7 @@
 
 use super::board::{Board, Fit};
 use super::bounds;
+use super::compact::Compact;
 use super::counters::Meter;
 use super::instance::{Instance, UNLIMITED};
 
@@ -86,26 +87,39 @@ impl Keys {
 
     /// The same for some of the items.
     pub fn sorted_among(&self, instance: &Instance, order: Order, items: &[u32]) -> Vec<u32> {
-        let mut keyed: Vec<([i128; 3], u32)> = items
+        // Areas that do not fit are compared without their last bits.
+        let wide = |i: &u32| {
+            let i = *i as usize;
+            let item = &instance.items[i];
+            match order {
+                Order::Area => item.area(),
+                Order::Pressure => i128::from(self.urgency[i]) * i128::from(item.height),
+                _ => 0,
+            }
+        };
+        let largest = items.iter().map(wide).max().unwrap_or(0).max(1);
+        let shift = largest.ilog2().saturating_sub(61);
+        let mut keyed: Vec<([i64; 3], u32)> = items
             .iter()
-            .map(|&i| {
-                let i = i as usize;
+            .map(|id| {
+                let i = *id as usize;
                 let item = &instance.items[i];
-                let size = -i128::from(item.height);
+                let size = -item.height;
                 let life: i64 = item.rects.iter().map(|r| i64::from(r.end - r.start)).sum();
                 let (size_class, life_class) =
-                    (-i128::from(item.height.max(1).ilog2()), -i128::from(life.max(1).ilog2()));
-                let life = -i128::from(life);
-                let (start, end) = (i128::from(item.start), -i128::from(item.end));
+                    (-i64::from(item.height.max(1).ilog2()), -i64::from(life.max(1).ilog2()));
+                let life = -life;
+                let (start, end) = (i64::from(item.start), -i64::from(item.end));
                 let key = match order {
                     Order::Size => [size, life, 0],
-                    Order::Area => [-item.area(), size, 0],
+                    Order::Area | Order::Pressure => {
+                        [-((wide(id) >> shift) as i64), if order == Order::Area { size } else { life }, 0]
+                    }
                     Order::Duration => [life, size, 0],
-                    Order::Urgency => [-i128::from(self.urgency[i]), life, size],
-                    Order::UrgencySize => [-i128::from(self.urgency[i]), size, life],
+                    Order::Urgency => [-self.urgency[i], life, size],
+                    Order::UrgencySize => [-self.urgency[i], size, life],
                     Order::SizeStart => [size, start, life],
-                    Order::Pressure => [i128::from(self.urgency[i]) * size, life, 0],
-                    Order::Conflicts => [-i128::from(self.conflicts[i]), size, life],
+                    Order::Conflicts => [-self.conflicts[i], size, life],
                     Order::Start => [start, size, life],
                     Order::End => [end, size, life],
                     Order::SizeEnd => [size, end, life],
@@ -115,7 +129,7 @@ impl Keys {
                     Order::DurationClassSize => [life_class, size, life],
                     Order::DurationClassStart => [life_class, start, size],
                 };
-                (key, i as u32)
+                (key, *id)
             })
             .collect();
         keyed.sort_unstable();
@@ -198,6 +212,50 @@ pub(crate) fn pass(
     ceiling: i64,
     meter: &mut Meter,
 ) -> Result<Vec<i64>, u32> {
+    Passes::new(instance).run(order, fit, ceiling, u64::MAX, meter)
+}
+
+/// Passes over one instance, the way that suits it.
+pub(crate) struct Passes<'a> {
+    instance: &'a Instance,
+    compact: Option<Compact<'a>>,
+}
+
+impl<'a> Passes<'a> {
+    pub fn new(instance: &'a Instance) -> Passes<'a> {
+        Passes { instance, compact: Compact::new(instance) }
+    }
+
+    /// One pass; the first item that finds no room below the ceiling ends it, and so does the one at which the work
+    /// passes `limit`.
+    pub fn run(
+        &mut self,
+        order: &[u32],
+        fit: Fit,
+        ceiling: i64,
+        limit: u64,
+        meter: &mut Meter,
+    ) -> Result<Vec<i64>, u32> {
+        match &mut self.compact {
+            Some(compact) => {
+                let (found, work) = compact.pass(order, fit, ceiling, limit);
+                meter.spend(work);
+                found
+            }
+            None => on_board(self.instance, order, fit, ceiling, limit, meter),
+        }
+    }
+}
+
+/// A pass over items of any shape and number.
+fn on_board(
+    instance: &Instance,
+    order: &[u32],
+    fit: Fit,
+    ceiling: i64,
+    limit: u64,
+    meter: &mut Meter,
+) -> Result<Vec<i64>, u32> {
     let mut board = Board::new(instance);
     for (done, &i) in order.iter().enumerate() {
         match board.find(i as usize, fit, ceiling) {
@@ -207,7 +265,8 @@ pub(crate) fn pass(
                 return Err(i);
             }
         }
-        if done % 1024 == 1023 && meter.is_interrupted() {
+        if board.work > limit || done % 1024 == 1023 && meter.is_interrupted() {
+            meter.spend(board.work);
             return Err(i);
         }
     }
@@ -218,11 +277,30 @@ pub(crate) fn pass(
 /// Work that the fan may do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Most {
-    /// So many times that of the first pass.
-    Times(u64),
+    /// A millisecond for 500 items, more with the cube of their number, and at most [`TIMES`] that of the first pass.
+    Quick,
     /// So much counted work.
     Work(u64),
 }
+
+/// Most work of a quick fan, in first passes.
+const TIMES: u64 = 20;
+
+/// Work of a quick fan over 500 items after which no pass begins: three passes or four. Where conflicts are more than
+/// times a pass is dearer, and dearer still where items have several heights.
+const QUICK: (u64, u64, u64) = (250_000, 150_000, 60_000);
+
+/// The passes that a quick fan goes through after the first, the most useful beside the ones before it first: over 300
+/// problems of 400 to 520 items five passes end 2.39 % above the bound on average, all seventeen of the fan 2.36 %.
+const QUICK_PASSES: [(Order, Fit); 7] = [
+    (Order::Urgency, Fit::Best),
+    (Order::SizeClassEnd, Fit::First),
+    (Order::SizeClassStart, Fit::First),
+    (Order::Pressure, Fit::First),
+    (Order::Conflicts, Fit::Best),
+    (Order::Duration, Fit::First),
+    (Order::UrgencySize, Fit::Best),
+];
 
 /// What the fan found.
 pub(crate) struct FanResult {
@@ -248,8 +326,9 @@ pub(crate) fn fan(
     meter: &mut Meter,
 ) -> Result<FanResult, u32> {
     let before = meter.spent();
+    let mut passes = Passes::new(instance);
     let order = keys.sorted(instance, Order::Size);
-    let offsets = pass(instance, &order, Fit::First, UNLIMITED, meter)?;
+    let offsets = passes.run(&order, Fit::First, UNLIMITED, u64::MAX, meter)?;
     let base = (meter.spent() - before).max(64);
     let mut best = FanResult {
         peak: instance.peak(&offsets),
@@ -258,28 +337,38 @@ pub(crate) fn fan(
         winner: (Order::Size, Fit::First),
         passes: 1,
     };
-    // A pass looks at no more than all pairs, about twice what the first one looked at.
-    let limit = match most {
-        Most::Times(ratio) => (ratio - 3) * base,
-        Most::Work(work) => work,
-    };
     // First fit stops at the first gap, so those passes are the cheap ones.
-    for fit in [Fit::First, Fit::Best] {
-        for order in ORDERS.into_iter().chain([Order::SizeStart]) {
-            if best.peak <= target || meter.is_interrupted() || meter.spent() - before > limit {
-                return Ok(best);
-            }
-            if (order, fit) == (Order::Size, Fit::First) {
-                continue;
-            }
-            let sorted = keys.sorted(instance, order);
-            best.passes += 1;
-            if let Ok(offsets) = pass(instance, &sorted, fit, best.peak - 1, meter) {
-                best.peak = instance.peak(&offsets);
-                best.offsets = offsets;
-                best.method = method_name((order, fit));
-                best.winner = (order, fit);
-            }
+    let all = [Fit::First, Fit::Best].into_iter().flat_map(|fit| {
+        let orders = ORDERS.into_iter().chain([Order::SizeStart]);
+        orders.map(move |order| (order, fit)).filter(|&p| p != (Order::Size, Fit::First))
+    });
+    // No pass begins past the first limit, and one that passes the second ends there.
+    let (chosen, enough, limit): (Vec<_>, u64, u64) = match most {
+        Most::Quick => {
+            let chosen = QUICK_PASSES.into_iter().chain(all.filter(|p| !QUICK_PASSES.contains(p)));
+            let size = instance.items.len() as u128;
+            let unit = match instance {
+                i if i.plain => QUICK.0,
+                i if i.flat => QUICK.1,
+                _ => QUICK.2,
+            };
+            let enough = u128::from(unit) * (size * size * size).max(125_000_000) / 125_000_000;
+            (chosen.collect(), u64::try_from(enough).unwrap_or(u64::MAX), TIMES * base)
+        }
+        Most::Work(work) => (all.collect(), work, u64::MAX),
+    };
+    for pass in chosen {
+        let spent = meter.spent() - before;
+        if best.peak <= target || meter.is_interrupted() || spent > enough.min(limit) {
+            break;
+        }
+        let sorted = keys.sorted(instance, pass.0);
+        best.passes += 1;
+        if let Ok(offsets) = passes.run(&sorted, pass.1, best.peak - 1, limit - spent, meter) {
+            best.peak = instance.peak(&offsets);
+            best.offsets = offsets;
+            best.method = method_name(pass);
+            best.winner = pass;
         }
     }
     Ok(best)
@@ -378,6 +467,48 @@ mod tests {
         }
         assert!(better > 100, "better only {better} times");
         assert!(dearest > 5.0, "the fan hardly ran: {dearest}");
+    }
+
+    /// 500 buffers that each ask for something else: their starts lie in `span` steps, their lives last up to as long.
+    fn kernel(state: &mut u64, span: u64, kind: usize) -> SpaceProblem {
+        let mut raw = SpaceProblem::default();
+        let mut pinned = 0;
+        for k in 0..500 {
+            let size =
+                if k % 2 == 0 { (512 * (1 + next(state, 8))) << next(state, 10) } else { 1 + next(state, 100_000) };
+            let (start, life) = (next(state, span), 1 + next(state, span));
+            let gaps = [0, 0, 1, 9, 0, 0][kind];
+            let at = |g: u64| Live { start: start + g * span, end: start + g * span + life, low: 0, high: size };
+            let mut live: Vec<Live> = (0..=gaps).map(at).collect();
+            live.dedup_by(|next, last| next.start <= last.end);
+            let alignment = if kind == 1 { 1 << next(state, 8) } else { 1 };
+            let pin = (kind == 4 && k % 10 == 0).then_some(pinned);
+            pinned += if pin.is_some() { size } else { 0 };
+            raw.buffers.push(SpaceBuffer { size, alignment, live, pin, hint: None });
+        }
+        if kind == 5 {
+            raw.apart.extend((3..500).map(|k| (k, k - 3)));
+            raw.exclusive.extend((1..500).map(|k| (k, k - 1)));
+        }
+        raw
+    }
+
+    /// A unit takes two nanoseconds or less, so 400,000 of them leave a fifth of the millisecond for the rest.
+    #[test]
+    fn fast_takes_at_most_four_hundred_thousand_units_for_five_hundred_buffers() {
+        let mut state = 13;
+        for span in [1, 4, 20, 100, 500, 5_000, 100_000] {
+            for kind in 0..6 {
+                let instance = Instance::new(&kernel(&mut state, span, kind)).unwrap();
+                assert_eq!(instance.items.len(), 500);
+                let (peak, work) = first_fit(&instance);
+                let mut meter = Meter::new(u64::MAX, None);
+                let out = portfolio::solve(&instance, &[Goal::Peak], &PlacementOptions::fast(), &mut meter).unwrap();
+                assert!(out.peak <= peak, "{} > {peak} in {span} steps, kind {kind}", out.peak);
+                assert!(meter.spent() <= 400_000, "{} units in {span} steps, kind {kind}", meter.spent());
+                assert!(meter.spent() <= 20 * work, "{} for {work} in {span} steps, kind {kind}", meter.spent());
+            }
+        }
     }
 
     #[test]

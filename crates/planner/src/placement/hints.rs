@@ -13,8 +13,14 @@ pub(crate) fn moved(instance: &Instance, offsets: &[i64]) -> i64 {
     instance.items.iter().zip(offsets).filter(|(i, o)| i.hint.is_some_and(|h| h != **o)).map(|(i, _)| i.height).sum()
 }
 
-/// Offsets below the ceiling that move fewer bytes than `start` does, if any are found.
-pub(crate) fn keep(instance: &Instance, ceiling: i64, start: &[i64], meter: &mut Meter) -> Option<Vec<i64>> {
+/// Offsets below the ceiling that move fewer bytes than `start` does, if any are found in so many rounds of each order.
+pub(crate) fn keep(
+    instance: &Instance,
+    ceiling: i64,
+    start: &[i64],
+    rounds: usize,
+    meter: &mut Meter,
+) -> Option<Vec<i64>> {
     let before = meter.spent();
     let mut best = moved(instance, start);
     let mut found = None;
@@ -22,7 +28,7 @@ pub(crate) fn keep(instance: &Instance, ceiling: i64, start: &[i64], meter: &mut
     let mut dropped = vec![false; instance.items.len()];
     for order in [Order::Size, Order::Urgency] {
         let sorted = keys.sorted(instance, order);
-        for _ in 0..32 {
+        for _ in 0..rounds {
             if best == 0 || meter.is_interrupted() {
                 break;
             }

@@ -269,7 +269,9 @@ impl Instance {
         let mut delta = vec![0i64; n];
         for (b, buffer) in problem.buffers.iter().enumerate() {
             let index = item_of[b] as usize;
-            let d = ((groups.delta[b] - lowest[index]) / g) as i64;
+            let above = groups.delta[b] - lowest[index];
+            // Most buffers move alone; a long division for each of them would show.
+            let d = if above == 0 { 0 } else { (above / g) as i64 };
             delta[b] = d;
             add_member(&mut items[index], b as u32, buffer, d, unit, &rank)?;
             if buffer.size > 0 || problem.whole {

@@ -8,6 +8,7 @@ mod board;
 mod bounds;
 mod byteless;
 mod clique;
+mod compact;
 mod counters;
 mod disjunction;
 mod eject;

@@ -36,7 +36,8 @@ pub(crate) fn solve(
     options: &PlacementOptions,
     meter: &mut Meter,
 ) -> Result<SpaceOutcome, u32> {
-    let bound = bounds::lower_bound(instance);
+    let in_haste = options.effort == Effort::Fast && instance.items.len() > IN_HASTE;
+    let bound = if in_haste { bounds::quick(instance) } else { bounds::lower_bound(instance) };
     // The first goal that says something here; without one any plan that fits will do.
     let only_fit = match goals.iter().find(|g| says_something(instance, **g)) {
         Some(goal) => matches!(goal, Goal::ReuseCost | Goal::KeepHints),
@@ -49,7 +50,7 @@ pub(crate) fn solve(
     let before = meter.spent();
     let keys = Keys::new(instance);
     let searching = options.effort > Effort::Fast;
-    let most = if searching { Most::Work(1_000_000_000) } else { Most::Times(20) };
+    let most = if searching { Most::Work(1_000_000_000) } else { Most::Quick };
     let found = if instance.items.len() >= large::FEWEST {
         large::place(instance, &keys, target, meter)?
     } else {
@@ -137,6 +138,9 @@ fn says_something(instance: &Instance, goal: Goal) -> bool {
         Goal::Fit | Goal::Traffic => false,
     }
 }
+
+/// Items beyond which `fast` does without the bound by sets that exclude each other.
+const IN_HASTE: usize = 100;
 
 /// Work for the smallest peak where the bound alone says that no plan fits.
 const WHEN_REFUTED: u64 = 50_000_000;
@@ -268,6 +272,7 @@ fn secondary(
     if out.peak > ceiling {
         return;
     }
+    let rounds = if options.effort == Effort::Fast { 1 } else { 32 };
     for goal in goals {
         match goal {
             Goal::ReuseCost if options.effort == Effort::Fast => {
@@ -288,7 +293,7 @@ fn secondary(
                 }
             }
             Goal::KeepHints if !goals.contains(&Goal::ReuseCost) => {
-                if let Some(offsets) = hints::keep(instance, ceiling, &out.offsets, meter) {
+                if let Some(offsets) = hints::keep(instance, ceiling, &out.offsets, rounds, meter) {
                     out.method = "hints".to_owned();
                     out.peak = instance.peak(&offsets);
                     out.offsets = offsets;

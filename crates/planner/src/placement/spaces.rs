@@ -12,7 +12,7 @@ use super::byteless;
 use super::counters::Meter;
 use super::feasible::{self, Answer};
 use super::instance::Instance;
-use super::options::PlacementOptions;
+use super::options::{Effort, PlacementOptions};
 use super::result::Traffic;
 use super::statement;
 use npumem_ir::{Bytes, Problem, SpaceId};
@@ -82,7 +82,7 @@ pub(crate) fn assign(
         return Assignment { home, traffic: None };
     }
     let before = meter.spent();
-    let traffic = if groups.len() <= EXACT_GROUPS && options.switches.exact {
+    let traffic = if groups.len() <= EXACT_GROUPS && options.switches.exact && options.effort > Effort::Fast {
         exact(problem, groups, &mut home, options, meter)
     } else {
         filling(problem, groups, &mut home, options, meter)
@@ -133,6 +133,10 @@ fn fits(
     if super::bounds::lower_bound(&instance).value > instance.capacity {
         meter.spend(instance.items.len() as u64);
         return Some(false);
+    }
+    if options.effort == Effort::Fast {
+        // First fit and best fit by size: what they do not place moves out.
+        return feasible::greedy_only(&instance, instance.capacity, 1, meter).map(|_| true);
     }
     if feasible::quick(&instance, instance.capacity, meter).is_some() {
         return Some(true);
@@ -263,7 +267,7 @@ fn filling(
     let mut inside: Vec<usize> = order.clone();
     for (space, _) in problem.spaces() {
         // Least dense first out, a growing share at a time.
-        let mut share = 1;
+        let mut share = if options.effort == Effort::Fast { 1 + inside.len() / 16 } else { 1 };
         while fits(problem, home, space, options, 2_000_000, meter) != Some(true) {
             let mut out = 0;
             for &g in inside.iter().rev() {
