@@ -132,6 +132,8 @@ pub enum Stop {
     Budget,
     /// Someone asked it to stop: the best so far.
     Interrupted,
+    /// It was proven that no plan keeps the capacities.
+    Infeasible,
 }
 
 impl SpaceUse {

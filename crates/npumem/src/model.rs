@@ -233,6 +233,7 @@ fn extras(
          and are counted as none.",
     ));
     Extras {
+        goals: Vec::new(),
         step_names: step_names.collect(),
         totals: Some(totals(line, input)),
         bounds: input.bounds.iter().map(action_bound).collect(),

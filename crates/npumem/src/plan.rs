@@ -1,9 +1,11 @@
 //! The main job: a problem is placed, its plan checked, and both told as one report.
 
 use npumem_check::Violation;
+use npumem_ir::plan::SpaceUse;
+use npumem_ir::problem::Goal;
 use npumem_ir::{Bytes, Plan, Problem, Space, StepRange};
 use npumem_planner::placement::{self, Cause, Conflict, Placement, PlacementError, PlacementOptions, Verdict};
-use npumem_report::plan_report::{self, ConflictBuffer, Extras, Infeasible, Note, PlanReport};
+use npumem_report::plan_report::{self, ConflictBuffer, Extras, GoalValue, Infeasible, Note, PlanReport};
 use std::sync::atomic::AtomicBool;
 use thiserror::Error;
 
@@ -100,8 +102,33 @@ pub fn plan_problem(
              The plan shown is the one that comes closest.",
         )),
     }
+    extras.goals = reached(&problem, &placement);
     let report = PlanReport::build(&problem, &placement.plan, extras)?;
     Ok(Planned { problem, placement, report, fit })
+}
+
+/// What the plan reached of each goal that no one space tells.
+fn reached(problem: &Problem, placement: &Placement) -> Vec<GoalValue> {
+    let spaces = &placement.plan.spaces;
+    let choosing = placement.traffic.is_some();
+    let sum = |of: fn(&SpaceUse) -> Bytes| spaces.iter().fold(0u64, |all, space| all.saturating_add(of(space).0));
+    let most = |of: fn(&SpaceUse) -> Bytes| spaces.iter().map(|space| of(space).0).max().unwrap_or(0);
+    let value = |goal: Goal| match goal {
+        Goal::Fit | Goal::Peak => None,
+        // What was put in a space bounds that space, not another choice of spaces.
+        Goal::TotalPeak => Some((sum(|space| space.peak), (!choosing).then(|| sum(|space| space.lower_bound)))),
+        Goal::MaxPeak => Some((most(|space| space.peak), (!choosing).then(|| most(|space| space.lower_bound)))),
+        Goal::ReuseCost => Some((placement.reuse_cost, (!choosing).then_some(placement.reuse_cost_bound))),
+        Goal::KeepHints => Some((placement.moved.0, None)),
+        Goal::Traffic => placement.traffic.map(|traffic| (traffic.bytes.0, Some(traffic.bound.0))),
+    };
+    let asked = problem.goals().iter().copied();
+    let traffic = (!problem.goals().contains(&Goal::Traffic)).then_some(Goal::Traffic);
+    let values = asked.chain(traffic).filter_map(|goal| {
+        let (value, bound) = value(goal)?;
+        Some(GoalValue { goal, value, bound })
+    });
+    values.collect()
 }
 
 /// A plan that overflows is checked as if its spaces had no end: it is shown as the one that comes closest.
@@ -169,6 +196,7 @@ fn reason(space: &Space, conflict: &Conflict, needed: Bytes) -> String {
         Cause::Load => {
             let which = match count {
                 1 => "one buffer that is live".to_owned(),
+                _ if conflict.steps.is_empty() => format!("these {count} buffers"),
                 _ => format!("{count} buffers that are live together"),
             };
             let need = if count == 1 { "needs" } else { "need" };
@@ -178,9 +206,13 @@ fn reason(space: &Space, conflict: &Conflict, needed: Bytes) -> String {
             let which = if count == 1 { "this buffer".to_owned() } else { format!("these {count} buffers") };
             format!("no arrangement of {which} keeps within {capacity} of {}", space.name)
         }
+        Cause::TooLarge if count > 1 => {
+            format!("{count} buffers that move together need {needed}, and {} has {capacity}", space.name)
+        }
         Cause::TooLarge => format!("one buffer alone needs {needed}, and {} has {capacity}", space.name),
         Cause::Pins => format!("pinned offsets clash in {}, or leave no room", space.name),
         Cause::Colocation => "colocations and pins give one buffer two different offsets".to_owned(),
+        Cause::Alignment if count == 1 => "its pinned offset is no multiple of its alignment".to_owned(),
         Cause::Alignment => "no offset satisfies the alignments of buffers that move together".to_owned(),
         Cause::Separation => "buffers that must be kept apart are made to share bytes".to_owned(),
         Cause::Choices if count == 1 => "none of the spaces that this buffer may live in holds it".to_owned(),
@@ -194,11 +226,17 @@ fn advice(space: &Space, conflict: &Conflict, needed: Bytes) -> Vec<String> {
     let one_space = conflict.cause != Cause::Choices;
     let over = space.capacity.filter(|_| one_space).and_then(|capacity| needed.checked_sub(capacity.0));
     if let Some(over) = over.filter(|over| over.0 > 0) {
-        advice.push(format!("free {over}: shorten a live range, shrink or split a buffer, or move one elsewhere"));
+        advice.push(format!(
+            "free at least {over}: shorten a live range, shrink or split a buffer, or move one elsewhere"
+        ));
     }
-    if conflict.irreducible {
-        advice.push("without any one of these buffers the others fit: change one of them".to_owned());
-    }
+    advice.push(match (conflict.irreducible, conflict.buffers.len()) {
+        (true, 1) => "this buffer must change, whatever else stands in the way".to_owned(),
+        (true, _) => "without any one of these buffers the others of this list fit: change one of them".to_owned(),
+        (false, _) => {
+            "not every buffer of this list may be needed for the conflict: it was not reduced to the end".to_owned()
+        }
+    });
     if conflict.cause == Cause::Pins {
         advice.push("move or remove one of the pins".to_owned());
     }

@@ -321,3 +321,65 @@ fn a_plan_for_a_capacity_checks_without_a_note_when_the_capacity_is_left_out() {
     let other = write(&folder, "other.csv", &THREE.replace("z,4,8,64", "z,4,8,60"));
     assert!(stdout(&npumem(&["check", &other, &path])).contains("digest"));
 }
+
+#[test]
+fn one_file_is_not_taken_for_two_purposes() {
+    let folder = folder("two-purposes");
+    let input = folder.join("in.csv");
+    std::fs::write(&input, "id,lower,upper,size\na,0,2,8\nb,1,3,8\n").unwrap();
+    let (input, link) = (input.to_string_lossy().into_owned(), folder.join("link.csv"));
+    let before = std::fs::read_to_string(&input).unwrap();
+    let out = folder.join("out.csv").to_string_lossy().into_owned();
+    let beside = format!("{}/./out.csv", folder.display());
+    for arguments in [["--report", &input, "-o", &out], ["-o", &out, "--report", &beside]] {
+        let output = npumem(&[&["plan", input.as_str()][..], &arguments[..]].concat());
+        assert_eq!(code(&output), 2);
+        assert!(stderr(&output).contains("name two files"), "{}", stderr(&output));
+        assert_eq!(std::fs::read_to_string(&input).unwrap(), before);
+        assert!(!Path::new(&out).exists());
+    }
+    // The same rows come back with offsets: MiniMalloc's CSV may be completed where it lies.
+    assert_eq!(code(&npumem(&["plan", &input, "-o", &input])), 0);
+    assert!(std::fs::read_to_string(&input).unwrap().contains("offset"));
+
+    // A link is followed, to a file that is not there yet too; a write-protected file stays as it is.
+    std::os::unix::fs::symlink("new.csv", &link).unwrap();
+    assert_eq!(code(&npumem(&["plan", &input, "-o", &link.to_string_lossy()])), 0);
+    assert!(link.is_symlink() && folder.join("new.csv").is_file());
+    let locked = folder.join("locked.csv");
+    std::fs::write(&locked, "mine").unwrap();
+    std::fs::set_permissions(&locked, std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
+    let output = npumem(&["plan", &input, "-o", &locked.to_string_lossy()]);
+    assert_eq!((code(&output), std::fs::read_to_string(&locked).unwrap().as_str()), (2, "mine"));
+    assert!(stderr(&output).contains("write-protected"), "{}", stderr(&output));
+
+    let output = npumem(&["plan", &input, "--capacity", "100", "--capacity", "10"]);
+    assert!(code(&output) == 2 && stderr(&output).contains("give it once"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_was_reached_of_each_goal_is_told() {
+    let folder = folder("reached");
+    let input = folder.join("in.problem");
+    // Two buffers that share bytes in every plan that fits, at a cost of 42; one is where it was yesterday.
+    let text = "npumem-problem 1\nname goals\ngoal reuse-cost\ngoal keep-hints\nspace UB capacity=8\n\
+                buffer a size=6 live=[0,1) in=UB hint=UB+0\nbuffer b size=6 live=[2,3) in=UB\nreuse-penalty a b cost=42\n";
+    std::fs::write(&input, text).unwrap();
+    let input = input.to_string_lossy().into_owned();
+    let output = npumem(&["plan", &input]);
+    assert!(
+        stdout(&output).contains("reuse cost 42 (bound 42); bytes away from their hints 0 B"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(stdout(&output).starts_with("goals fits 8 B\n"), "{}", stdout(&output));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&npumem(&["plan", &input, "--json"]))).unwrap();
+    let expected = serde_json::json!([
+        {"goal": "reuse-cost", "value": 42, "bound": 42}, {"goal": "keep-hints", "value": 0, "bound": null}
+    ]);
+    assert_eq!(report["goals"], expected);
+    let report = stdout(&npumem(&["plan", &input, "--json", "--capacity", "5"]));
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["origin"]["stop"], "infeasible");
+    assert_eq!(report["infeasible"]["reason"], "one buffer alone needs 6 B, and UB has 5 B");
+}

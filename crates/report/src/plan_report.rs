@@ -12,8 +12,8 @@ mod headline;
 
 pub use build::BuildError;
 pub use extras::{
-    ActionBound, Conflict, ConflictBuffer, Extras, Figure, Held, Hierarchy, Infeasible, Level, LevelLink, Note,
-    Roofline, RooflineRow, Severity, StepName, StrategyRow, Total, Totals,
+    ActionBound, Conflict, ConflictBuffer, Extras, Figure, GoalValue, Held, Hierarchy, Infeasible, Level, LevelLink,
+    Note, Roofline, RooflineRow, Severity, StepName, StrategyRow, Total, Totals,
 };
 
 use npumem_ir::plan::{Move, Origin};
@@ -77,6 +77,9 @@ pub struct PlanReport {
     /// Why there is no plan that fits, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infeasible: Option<Infeasible>,
+    /// What the plan reached of each goal but the peaks, most important first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<GoalValue>,
     /// What a reader should know besides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Note>,

@@ -67,7 +67,7 @@ fn nothing_hostile_and_nothing_wide_is_printed() {
 fn an_empty_problem_prints() {
     let report = PlanReport::build(&Problem::default(), &Plan::default(), Extras::default()).unwrap();
     let text = render(&report, &TextOptions::default());
-    assert!(text.starts_with("the problem is planned; no capacity was given"), "{text}");
+    assert!(text.starts_with("the problem holds no buffers: there is nothing to plan"), "{text}");
 }
 
 #[test]

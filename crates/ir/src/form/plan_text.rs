@@ -9,12 +9,13 @@ use crate::problem::{Location, Problem};
 use crate::units::{Bytes, Offset};
 use std::fmt::Write;
 
-const STOPS: [(Stop, &str); 5] = [
+const STOPS: [(Stop, &str); 6] = [
     (Stop::Optimal, "optimal"),
     (Stop::Satisfied, "satisfied"),
     (Stop::Exhausted, "exhausted"),
     (Stop::Budget, "budget"),
     (Stop::Interrupted, "interrupted"),
+    (Stop::Infeasible, "infeasible"),
 ];
 
 impl Plan {

@@ -69,6 +69,33 @@ pub fn check_writable(path: Option<&Path>) -> Result<(), String> {
     Ok(())
 }
 
+/// An option and the file that it names.
+pub type Named<'a> = (&'a str, Option<&'a Path>);
+
+/// Refuses one file for two purposes: an output would replace what was read, or another output.
+pub fn check_distinct(read: &[Named<'_>], written: &[Named<'_>]) -> Result<(), String> {
+    let same = |path: &Path| -> Option<PathBuf> {
+        // Pipes and devices may be named twice; a file that is not there yet is told by its folder.
+        match std::fs::canonicalize(path) {
+            Ok(found) => found.is_file().then_some(found),
+            Err(_) => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                Some(std::fs::canonicalize(folder).ok()?.join(path.file_name()?))
+            }
+        }
+    };
+    let real = |named: &Named<'_>| named.1.filter(|path| path.as_os_str() != "-").and_then(same);
+    let mut seen: Vec<(&str, PathBuf)> = read.iter().filter_map(|named| Some((named.0, real(named)?))).collect();
+    for named in written {
+        let Some(path) = real(named) else { continue };
+        if let Some((other, _)) = seen.iter().find(|(_, before)| *before == path) {
+            return Err(format!("{}: is named by {other} and by {}; name two files", path.display(), named.0));
+        }
+        seen.push((named.0, path));
+    }
+    Ok(())
+}
+
 /// Writes a file whole or not at all: into a file beside it, which then takes its name. `-` is standard output.
 ///
 /// A link is followed to its file; a pipe or a device is written to, never replaced.
@@ -78,7 +105,10 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), String> {
         return Ok(());
     }
     let failed = |error: io::Error| format!("{}: cannot be written: {error}", path.display());
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| followed(path));
+    if std::fs::metadata(&target).is_ok_and(|found| found.is_file() && found.permissions().readonly()) {
+        return Err(format!("{}: is write-protected; name another file, or make it writable", path.display()));
+    }
     if std::fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
         let mut file = std::fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
         return file.write_all(content).map_err(failed);
@@ -89,6 +119,16 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), String> {
         let _ = std::fs::remove_file(&beside);
         failed(error)
     })
+}
+
+/// Where a link to a file that is not there yet leads.
+fn followed(path: &Path) -> PathBuf {
+    let mut at = path.to_path_buf();
+    for _ in 0..32 {
+        let Ok(next) = std::fs::read_link(&at) else { break };
+        at = at.parent().map_or_else(|| next.clone(), |folder| folder.join(&next));
+    }
+    at
 }
 
 fn beside(path: &Path) -> PathBuf {

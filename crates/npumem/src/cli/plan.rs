@@ -75,6 +75,12 @@ fn tiles(input: &mut Opened, args: &PlanArgs, device: &Device) -> Result<Answer,
 
 /// What would fail after minutes of search is refused before it.
 fn check_outputs(args: &PlanArgs) -> Result<(), String> {
+    let (input, report) = (args.input.as_deref(), args.report.as_deref());
+    // The same rows, or statements, come back with their offsets: `-o` may name such an input.
+    let comes_back = |path: &&Path| path.extension().is_some_and(|ending| ending == "csv" || ending == "pto");
+    let unlike = input.filter(|path| !comes_back(path));
+    output::check_distinct(&[("the input", unlike)], &[("-o", args.output.as_deref()), ("--report", report)])?;
+    output::check_distinct(&[("the input", input)], &[("--report", report)])?;
     [&args.output, &args.report].into_iter().try_for_each(|path| output::check_writable(path.as_deref()))
 }
 
@@ -162,8 +168,8 @@ fn plan_buffers(input: &Opened, args: &PlanArgs, device: &Device) -> Result<Resu
         )));
     }
     let extras = Extras { notes, ..Extras::default() };
-    let device = Some(device.name.as_str());
-    match plan_problem(problem, device, &placement, extras, Some(interrupt::flag())) {
+    // The file states its own spaces: no device bounds them.
+    match plan_problem(problem, None, &placement, extras, Some(interrupt::flag())) {
         Ok(planned) => Ok(Ok(planned)),
         Err(error) if error.is_infeasible() => Ok(Err(error)),
         Err(error) => Err(format!("{}: {error}", input.path.display())),

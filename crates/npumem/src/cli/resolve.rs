@@ -42,9 +42,17 @@ impl Capacities {
                 None => (None, argument.as_str()),
             };
             let size = Bytes::parse(size).map_err(|why| format!("--capacity {argument}: {why}"))?;
-            Ok((space, size))
+            Ok::<_, String>((space, size))
         };
-        arguments.iter().map(one).collect::<Result<_, String>>().map(Capacities)
+        let mut all: Vec<(Option<String>, Bytes)> = Vec::new();
+        for argument in arguments {
+            let (space, size) = one(argument)?;
+            if all.iter().any(|(before, _)| *before == space) {
+                return Err(format!("--capacity {argument}: the same capacity was given before; give it once"));
+            }
+            all.push((space, size));
+        }
+        Ok(Capacities(all))
     }
 
     /// Puts the capacities into a problem; a bare size is for its only space.

@@ -37,6 +37,7 @@ pub fn run(args: &RunArgs, color: Color) -> Outcome {
             chosen.len()
         ));
     }
+    check_files(args)?;
     let request = request(args)?;
     let mut reports = Vec::new();
     for one in chosen {
@@ -57,6 +58,17 @@ pub fn run(args: &RunArgs, color: Color) -> Outcome {
     }
     tell(args, &reports, color)?;
     Ok(answer(&reports))
+}
+
+/// No output takes the place of another file of the call.
+fn check_files(args: &RunArgs) -> Result<(), String> {
+    let (given, wanted) = (pairs("--input", &args.input_file)?, pairs("--output", &args.output)?);
+    let mut read = vec![("the kernel", Some(args.input.as_path()))];
+    read.extend(given.iter().map(|(_, path)| ("--input", Some(Path::new(path)))));
+    let mut written = vec![("--perfetto", args.perfetto.as_deref()), ("--report", args.report.as_deref())];
+    written.extend(wanted.iter().map(|(_, path)| ("--output", Some(Path::new(path)))));
+    written.iter().try_for_each(|(_, path)| output::check_writable(*path))?;
+    output::check_distinct(&read, &written)
 }
 
 fn read(path: &Path, dims: &[String]) -> Result<KernelFile, String> {

@@ -4,6 +4,7 @@
 //! unless asked, and gives the same answer for the same input, options and seed.
 
 mod arith;
+mod blame;
 mod board;
 mod bounds;
 mod byteless;
@@ -62,6 +63,24 @@ use std::sync::atomic::AtomicBool;
 /// A problem that names things that do not exist, or whose constraints contradict each other
 /// whatever the capacities. A capacity that cannot be met is no error but a [`Verdict`].
 pub fn place(
+    problem: &Problem,
+    options: &PlacementOptions,
+    cancel: Option<&AtomicBool>,
+) -> Result<Placement, PlacementError> {
+    let mut placed = answer(problem, options, cancel)?;
+    if let Verdict::Infeasible(conflict) = placed.verdict {
+        let (conflict, work) = blame::in_buffers(problem, options, conflict, cancel);
+        placed.verdict = Verdict::Infeasible(conflict);
+        placed.plan.origin.stop = Stop::Infeasible;
+        if work > 0 {
+            *placed.plan.origin.work.entry("explain".to_owned()).or_default() += work;
+        }
+    }
+    Ok(placed)
+}
+
+/// As [`place`], a conflict told in the items of one space.
+fn answer(
     problem: &Problem,
     options: &PlacementOptions,
     cancel: Option<&AtomicBool>,
@@ -337,7 +356,7 @@ fn origin(problem: &Problem, options: &PlacementOptions, solved: &[(Instance, Sp
         Stop::Satisfied => 1,
         Stop::Exhausted => 2,
         Stop::Budget => 3,
-        Stop::Interrupted => 4,
+        Stop::Interrupted | Stop::Infeasible => 4,
     };
     let used: Vec<&SpaceOutcome> = solved.iter().filter(|(i, _)| !i.items.is_empty()).map(|(_, o)| o).collect();
     let mut methods: Vec<String> = used.iter().map(|o| o.method.clone()).collect();

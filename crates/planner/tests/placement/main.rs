@@ -1,5 +1,6 @@
 //! Placement against the checker, a brute-force oracle and its own laws.
 
+mod blame;
 mod exactness;
 mod generate;
 mod hints;

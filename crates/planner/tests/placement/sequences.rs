@@ -1,13 +1,13 @@
 //! Goals one after the other, and the choice of spaces, against exhaustive search: the space and the offset of every buffer.
 
 use crate::generate::{Features, Random, problem};
-use crate::oracle;
+use crate::{blame, oracle};
 use npumem_ir::problem::{Goal, Location};
 use npumem_ir::{Bytes, Offset, Problem, SpaceId};
 use npumem_planner::placement::{Placement, PlacementError, PlacementOptions, Verdict, place};
 
 /// Where a space without a capacity ends for the oracle: far enough to keep everything apart.
-const ROOM: u64 = 13;
+pub const ROOM: u64 = 13;
 
 const GOALS: [Goal; 7] =
     [Goal::Peak, Goal::TotalPeak, Goal::MaxPeak, Goal::Fit, Goal::ReuseCost, Goal::KeepHints, Goal::Traffic];
@@ -16,6 +16,7 @@ const GOALS: [Goal; 7] =
 struct Counts {
     solved: u64,
     infeasible: u64,
+    irreducible: u64,
     refused: u64,
     choosing: u64,
 }
@@ -26,7 +27,8 @@ fn goals(random: &mut Random) -> Vec<Goal> {
     (0..1 + random.below(4)).map(|_| all.swap_remove(random.below(all.len() as u64) as usize)).collect()
 }
 
-fn drawn(random: &mut Random) -> Problem {
+/// A problem with some of all features.
+pub fn drawn(random: &mut Random) -> Problem {
     let mut f = Features::drawn(random);
     f.spaces = 1 + random.below(3);
     f.byteless = random.chance(15);
@@ -99,7 +101,8 @@ fn agree(seed: u64, counts: &mut Counts) -> Result<(), String> {
         }
         (Verdict::Infeasible(conflict), None) if !conflict.buffers.is_empty() => {
             counts.infeasible += 1;
-            Ok(())
+            counts.irreducible += u64::from(conflict.irreducible);
+            blame::wrong(&p, conflict).map_or(Ok(()), wrong)
         }
         (verdict, _) => wrong(format!("{verdict:?}")),
     }
@@ -128,5 +131,6 @@ fn placement_sequences_soak() {
     println!("{counts:?} of {} seeds from {first}", 1_500 * factor);
     let decided = counts.solved + counts.infeasible;
     assert!(decided > 1_000 * factor && counts.infeasible * 3 >= decided, "{counts:?}");
+    assert!(counts.irreducible * 100 >= counts.infeasible * 99, "{counts:?}");
     assert!(counts.choosing > 300 * factor && counts.refused > 0, "{counts:?}");
 }

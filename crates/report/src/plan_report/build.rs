@@ -98,6 +98,7 @@ impl PlanReport {
             roofline: extras.roofline,
             hierarchy: extras.hierarchy,
             infeasible: extras.infeasible,
+            goals: extras.goals,
             notes: extras.notes,
         };
         report.headline = headline(&report);

@@ -1,5 +1,6 @@
 //! What only the orchestration knows about a plan: plain values, filled by the façade, shown as they are.
 
+use npumem_ir::problem::Goal;
 use npumem_ir::{BufferId, Bytes, Step, StepRange};
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +21,22 @@ pub struct Extras {
     pub hierarchy: Option<Hierarchy>,
     /// Why there is no plan that fits.
     pub infeasible: Option<Infeasible>,
+    /// What the plan reached of each goal, most important first.
+    pub goals: Vec<GoalValue>,
     /// What a reader should know besides.
     pub notes: Vec<Note>,
+}
+
+/// What a plan reached of one goal; the peak of each space stands with the space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GoalValue {
+    /// The goal.
+    pub goal: Goal,
+    /// Bytes, or the cost of reuse.
+    pub value: u64,
+    /// No plan that is as good by the goals before it has less; `None` where no bound is known.
+    pub bound: Option<u64>,
 }
 
 /// What a step is called.

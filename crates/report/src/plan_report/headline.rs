@@ -7,9 +7,12 @@ use npumem_ir::units::grouped;
 /// Whether it fits, and if not, what is missing where.
 pub(super) fn headline(report: &PlanReport) -> String {
     let name = if report.problem.is_empty() { "the problem" } else { &report.problem };
-    let onto = |verb: &str| match &report.device {
-        Some(device) => format!("{name} {verb} {device}"),
-        None => format!("{name} {verb}"),
+    let mut bounds = report.spaces.iter().filter_map(|space| space.capacity);
+    let only = bounds.next().filter(|_| bounds.next().is_none());
+    let onto = |verb: &str| match (&report.device, only) {
+        (Some(device), _) => format!("{name} {verb} {device}"),
+        (None, Some(capacity)) => format!("{name} {verb} {capacity}"),
+        (None, None) => format!("{name} {verb}"),
     };
     let over: Vec<String> = (report.spaces.iter())
         .filter(|space| space.over > Bytes::ZERO)
@@ -32,6 +35,9 @@ pub(super) fn headline(report: &PlanReport) -> String {
     if !report.unplaced.is_empty() {
         let count = grouped(report.unplaced.len() as u64);
         return format!("{name} is not planned: no place was found for {count} of its buffers");
+    }
+    if report.buffers.is_empty() {
+        return format!("{name} holds no buffers: there is nothing to plan");
     }
     let bounded = report.spaces.iter().any(|space| space.buffers > 0 && space.capacity.is_some());
     if bounded { onto("fits") } else { format!("{name} is planned; no capacity was given to fit it into") }

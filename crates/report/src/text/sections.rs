@@ -4,7 +4,7 @@ use super::figures::{printable, rate, seconds, share};
 use super::ink::Ink;
 use super::table::{Cell, Column, Table};
 use super::{Page, chart};
-use crate::plan_report::{AtPeak, Figure, KindTotal, PeakRow, Severity, SpaceReport, Total};
+use crate::plan_report::{AtPeak, Figure, GoalValue, KindTotal, PeakRow, Severity, SpaceReport, Total};
 use npumem_ir::plan::Stop;
 use npumem_ir::problem::{BufferKind, Goal};
 use npumem_ir::units::grouped;
@@ -53,6 +53,17 @@ fn goal(goal: Goal) -> &'static str {
     }
 }
 
+/// What was reached of one goal, and the bound beside it.
+fn reached(one: &GoalValue) -> String {
+    let amount = |value: u64| if one.goal == Goal::ReuseCost { grouped(value) } else { Bytes(value).to_string() };
+    let what = match one.goal {
+        Goal::KeepHints => "bytes away from their hints",
+        other => goal(other),
+    };
+    let bound = one.bound.map_or_else(String::new, |bound| format!(" (bound {})", amount(bound)));
+    format!("{what} {}{bound}", amount(one.value))
+}
+
 fn stop(stop: Stop) -> &'static str {
     match stop {
         Stop::Optimal => "optimal: no plan is better",
@@ -60,6 +71,7 @@ fn stop(stop: Stop) -> &'static str {
         Stop::Exhausted => "every method that the effort allows has ended",
         Stop::Budget => "the budget of work was spent",
         Stop::Interrupted => "interrupted: the best so far",
+        Stop::Infeasible => "proven: no plan keeps the capacities",
     }
 }
 
@@ -473,6 +485,7 @@ impl Page<'_> {
             ("tool", origin.tool.clone()),
             ("method", origin.method.clone()),
             ("goals", join(goals)),
+            ("reached", self.report.goals.iter().map(reached).collect::<Vec<_>>().join("; ")),
             ("stopped", stop(origin.stop).to_owned()),
             ("work", join(work)),
             ("seed", origin.seed.to_string()),

@@ -173,6 +173,7 @@ pub fn extras(problem: &Problem) -> Extras {
     let weights = of(&[BufferKind::Weight]);
     let last = problem.buffers.iter().filter_map(Buffer::lifetime).map(|life| life.end.0).max().unwrap_or(0);
     Extras {
+        goals: Vec::new(),
         step_names: (0..last).map(|step| StepName { step: Step(step), name: format!("op{step}") }).collect(),
         totals: Some(Totals {
             operators: last,
