@@ -414,6 +414,101 @@ fn schedules_compute_what_they_should() {
     }
 }
 
+#[test]
+fn the_pto_text_is_sound_takes_as_long_and_computes_the_same() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("pto");
+    std::fs::create_dir_all(&folder).unwrap();
+    let at = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_npumem")).args(arguments).stdin(Stdio::null()).output().unwrap();
+        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let blocks = |text: &str| -> String {
+        let line = text.lines().find_map(|line| line.strip_prefix("// For a grid of "));
+        line.map_or("1".to_owned(), |line| line.split(' ').next().unwrap().to_owned())
+    };
+    let (pto, program) = (at("tile.pto"), at("tile.npumem"));
+    for spec in [
+        "matmul m=200 n=300 k=500 a=f16 b=f16 c=f32",
+        "matmul m=128 n=128 k=256 a=f32 b=f32 c=f32",
+        "elementwise shape=1000x300 a=f16 b=f16 op=add,relu",
+        "softmax shape=100x300 a=f16",
+        "reduce shape=64x1000 a=f32 c=f32",
+        "transpose shape=256x512 type=f16",
+    ] {
+        json(&[spec, "-o", &pto, "-o", &program]);
+        run(&["check", &pto]);
+        let count = blocks(&std::fs::read_to_string(&pto).unwrap());
+        let cycles = |file: &str, blocks: &[&str]| -> f64 {
+            let report: Value = serde_json::from_str(&run(&[&["run", file, "--json"], blocks].concat())).unwrap();
+            report["cycles"].as_f64().unwrap()
+        };
+        assert_eq!(cycles(&pto, &["--blocks", &count]), cycles(&program, &[]), "{spec}");
+    }
+    // Steps of the unit take parts of a tile; the slots turn; the last tiles are short.
+    let (m, n, k) = (200_u64, 100_u64, 2100_u64);
+    let mut random = npumem_testing::Random(5);
+    let mut whole = |count: u64| -> Vec<i64> { (0..count).map(|_| random.below(7) as i64 - 3).collect() };
+    let (a, b) = (whole(m * k), whole(k * n));
+    let halves = |list: &[i64]| -> Vec<u8> { list.iter().flat_map(|value| half(*value)).collect() };
+    json(&["matmul m=200 n=100 k=2100 a=f16 b=f16 c=f32", "--tile", "m=32 n=48 k=512", "-o", &pto]);
+    let text = std::fs::read_to_string(&pto).unwrap();
+    assert!(text.contains("pto.textract") && text.contains("scf.yield"), "{text}");
+    npy(&at("a.npy"), "<f2", &[m, k], &halves(&a));
+    npy(&at("b.npy"), "<f2", &[k, n], &halves(&b));
+    npy(&at("c.npy"), "<f4", &[m, n], &vec![0; (m * n * 4) as usize]);
+    let given = [format!("a_gm={}", at("a.npy")), format!("b_gm={}", at("b.npy")), format!("c_gm={}", at("c.npy"))];
+    let result = format!("c_gm={}", at("result.npy"));
+    let inputs = ["--input", &given[0], "--input", &given[1], "--input", &given[2], "--output", &result];
+    run(&[&["run", &pto, "--values", "--blocks", &blocks(&text)], &inputs[..]].concat());
+    let bytes = std::fs::read(at("result.npy")).unwrap();
+    let header = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    for (place, part) in bytes[10 + header..].chunks(4).take((m * n) as usize).enumerate() {
+        let (row, column) = (place as u64 / n, place as u64 % n);
+        let sum: i64 = (0..k).map(|deep| a[(row * k + deep) as usize] * b[(deep * n + column) as usize]).sum();
+        assert_eq!(f32::from_le_bytes(part.try_into().unwrap()), sum as f32, "row {row}, column {column}");
+    }
+    let (code, text) = refused(&["conv c=16 size=20x20 k=16 kernel=3x3 pad=1", "-o", &pto]);
+    assert_eq!(code, 2);
+    assert!(text.contains("cannot be written as .pto"), "{text}");
+}
+
+#[test]
+fn a_program_is_sound_on_its_device_or_what_the_device_lacks_is_named() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-device.npumem");
+    let file = file.to_str().unwrap();
+    let mut written = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../devices")).unwrap() {
+        let name = entry.unwrap().path();
+        let Some(device) = name.file_name().and_then(|name| name.to_str()?.strip_suffix(".toml")) else { continue };
+        for spec in [
+            "matmul m=256 n=256 k=256",
+            "matmul m=256 n=256 k=256 a=i8",
+            "elementwise shape=256x300 a=f16 b=f16 op=add",
+            "elementwise shape=256x300 a=i8 b=i8 op=add",
+            "softmax shape=100x256",
+        ] {
+            let output = tile(&[spec, "--device", device, "-o", file]);
+            let said = String::from_utf8(output.stderr).unwrap();
+            if output.status.code() != Some(0) {
+                let named = ["cannot be written", "has no", "would not be sound", "has no figure"];
+                assert!(named.iter().any(|part| said.contains(part)), "{spec} on {device}: {said}");
+                continue;
+            }
+            *written.entry(device.to_owned()).or_insert(0) += 1;
+            let checked = Command::new(env!("CARGO_BIN_EXE_npumem")).args(["check", file, "--device", device]).output();
+            let checked = checked.unwrap();
+            let text = String::from_utf8_lossy(&checked.stdout).into_owned();
+            assert_eq!(checked.status.code(), Some(0), "{spec} on {device}: {text}");
+        }
+    }
+    for device in ["ascend-910b2", "ascend-950", "nvidia-h200", "generic-npu"] {
+        assert_eq!(written.get(device), Some(&5), "{device}");
+    }
+}
+
 /// The bits of a small whole number in two bytes.
 fn half(value: i64) -> [u8; 2] {
     if value == 0 {

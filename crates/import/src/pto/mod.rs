@@ -15,10 +15,12 @@ mod lines;
 mod lower;
 mod names;
 mod parse;
+mod print;
 mod scope;
 mod types;
 mod write;
 
+pub use print::{PrintError, print};
 pub use write::{WriteError, write_plan};
 
 use npumem_ir::{BufferId, Program};

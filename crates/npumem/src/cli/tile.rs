@@ -100,11 +100,9 @@ fn write(path: &Path, schedule: &Schedule, device: &Device) -> Result<(), String
     let content = match ending.as_deref() {
         Some("json") => format!("{:#}\n", tile::device::json(schedule)),
         Some("h") => tile::header::header(schedule),
-        Some("npumem" | "txt") => {
-            let program = tiling::program(schedule, device).map_err(|error| error.to_string())?;
-            npumem::ir::program::text::print(&program)
-        }
-        _ => return Err(format!("{}: the ending says the format: .json, .h or .npumem", path.display())),
+        Some("pto") => tile::pto_text(schedule, device)?,
+        Some("npumem" | "txt") => npumem::ir::program::text::print(&tile::proven_program(schedule, device)?),
+        _ => return Err(format!("{}: the ending says the format: .json, .h, .npumem or .pto", path.display())),
     };
     output::write_whole(path, content.as_bytes())
 }

@@ -47,8 +47,8 @@ pub struct TileArgs {
     /// Draw it: tiles on the tensors, buffers in each space, the pipeline in time
     #[arg(long, conflicts_with_all = ["sram", "fit"])]
     pub picture: bool,
-    /// Write the schedule: .json, .h (C constants), .npumem (a tile program, for `check` and `run`), or a folder for all of
-    /// them; may be given several times
+    /// Write the schedule: .json, .h (C constants), .npumem (a tile program, for `check` and `run`), .pto (the same in the
+    /// dialect of PTOAS), or a folder for the first three; may be given several times
     #[arg(long, short, value_name = "FILE|FOLDER")]
     pub output: Vec<PathBuf>,
     /// Print as JSON

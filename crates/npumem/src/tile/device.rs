@@ -185,7 +185,7 @@ pub(super) fn spaces(schedule: &Schedule) -> Vec<(String, u64, u64)> {
             .into_iter()
             .flat_map(|route| route.stage.iter().chain([&route.near]));
         let room = rooms.into_iter().find(|room| room.space == buffer.space);
-        let (start, capacity) = room.map_or((0, 0), |room| (room.start, room.capacity));
+        let (start, capacity) = room.map_or((0, 0), |room| (room.start, room.whole));
         match list.iter_mut().find(|(name, ..)| *name == buffer.space_name) {
             Some((_, used, _)) => *used = (*used).max(end - start),
             None => list.push((buffer.space_name.clone(), end - start, capacity)),

@@ -173,7 +173,7 @@ impl Measure<'_> {
             match spaces.iter_mut().find(|space| space.name == buffer.space_name) {
                 Some(space) => space.used = space.used.saturating_add(bytes),
                 None => {
-                    let capacity = self.room(buffer).map_or(0, |room| room.capacity);
+                    let capacity = self.room(buffer).map_or(0, |room| room.whole);
                     spaces.push(SpaceFit { name: buffer.space_name.clone(), used: bytes, capacity });
                 }
             }

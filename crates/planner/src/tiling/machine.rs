@@ -82,6 +82,8 @@ pub struct Room {
     pub start: u64,
     /// What slots start at.
     pub alignment: u64,
+    /// As `capacity`, of all who share the space: several sides of one unit may.
+    pub whole: u64,
 }
 
 /// How an operand gets near the unit (or a result away from it).
@@ -198,7 +200,7 @@ impl Machine {
         let finder = Finder { device, main, cache: cache.map(|(id, ..)| id), core: engine.core };
         let reads = |space: SpaceId| compute.reads.contains(&space);
         let writes = |space: SpaceId| compute.writes.contains(&space);
-        let (left, right, out) = match unit {
+        let (mut left, mut right, mut out) = match unit {
             Unit::Matrix => {
                 (finder.way_in(&reads, "left")?, finder.way_in(&reads, "right")?, finder.way_out(&writes, "acc")?)
             }
@@ -207,6 +209,7 @@ impl Machine {
                 (near.clone(), near, finder.way_out(&writes, "vec")?)
             }
         };
+        share_near([&mut left, &mut right, &mut out]);
         let main_rate = match device.bandwidth(main) {
             Ok(rate) => rate.value / device.clock()?,
             // A description without it: what the links of all cores carry together.
@@ -245,6 +248,20 @@ impl Machine {
             Side::Left | Side::Vector => &self.left,
             Side::Right => &self.right,
             Side::Accumulator => &self.out,
+        }
+    }
+}
+
+/// Sides that are fed from a stage into one space, or that the sums are in too, get a part of it each.
+fn share_near(mut routes: [&mut Route; 3]) {
+    let fed: Vec<SpaceId> =
+        routes[..2].iter().filter(|route| route.stage.is_some()).map(|route| route.near.space).collect();
+    let spaces: Vec<SpaceId> = routes.iter().map(|route| route.near.space).collect();
+    for route in &mut routes {
+        let sharing = spaces.iter().filter(|space| **space == route.near.space).count() as u64;
+        if sharing > 1 && fed.contains(&route.near.space) {
+            let alignment = route.near.alignment.max(1);
+            route.near.capacity = route.near.capacity / sharing / alignment * alignment;
         }
     }
 }
@@ -390,7 +407,8 @@ impl Finder<'_> {
             Scope::Device => cores,
             Scope::Cluster(count) => cores.div_ceil(count.known().copied().unwrap_or(1).max(1)),
         };
-        Ok(Room { space, name: about.name.clone(), capacity: best.1 / sharing, start: best.0, alignment })
+        let capacity = best.1 / sharing;
+        Ok(Room { space, name: about.name.clone(), capacity, start: best.0, alignment, whole: capacity })
     }
 
     /// The spaces that a side may use, the one named for it first.
@@ -404,6 +422,14 @@ impl Finder<'_> {
     fn way_in(&self, reads: &dyn Fn(SpaceId) -> bool, side: &str) -> Result<Route, MachineError> {
         // A unit that reads the staging memory itself needs no copy further in.
         let stage = self.device.space_named(if side == "vec" { "vec" } else { "mat" }).filter(|id| self.local(*id));
+        if side == "vec" && stage.is_none_or(|stage| !reads(stage)) {
+            // What the unit reads is filled from main memory where it can be.
+            for near in self.choices(reads, side) {
+                if let Some(hop) = self.hop(self.main, near)? {
+                    return Ok(Route { near: self.room(near)?, stage: None, hops: vec![hop] });
+                }
+            }
+        }
         if let Some(stage) = stage.filter(|id| reads(*id) || side == "vec")
             && let Some(hop) = self.hop(self.main, stage)?
         {
@@ -434,7 +460,10 @@ impl Finder<'_> {
         if side == "vec"
             && let Some(vec) = self.device.space_named("vec").filter(|id| self.local(*id))
         {
-            choices.insert(0, vec);
+            // Where the unit does not write it itself, after all that leave directly.
+            let direct = |near: &SpaceId| matches!(self.hop(*near, self.main), Ok(Some(_)));
+            let at = if writes(vec) { 0 } else { choices.iter().take_while(|near| direct(near)).count() };
+            choices.insert(at, vec);
         }
         for near in choices {
             if let Some(hop) = self.hop(near, self.main)? {

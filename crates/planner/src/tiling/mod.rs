@@ -35,7 +35,7 @@ pub mod two_level;
 mod tests;
 
 pub use bounds::{IoBound, io_bound, io_bound_with};
-pub use emit::{EmitError, program};
+pub use emit::{EmitError, program, unwritten_way};
 pub use explain::{Explanation, Larger, explain};
 pub use fit::{Fit, FitError, SpaceFit, fit, given_tile};
 pub use nest::{Nest, NestOperand, Pool, Slots};

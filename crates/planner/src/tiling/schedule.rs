@@ -186,6 +186,14 @@ pub fn schedule(operator: &Operator, device: &Device, goal: Goal) -> Result<Sche
 /// # Errors
 /// When it cannot run there, or no tile fits.
 pub fn schedule_as(operator: &Operator, device: &Device, request: &Request) -> Result<Schedule, TileError> {
+    let mut found = best_as(operator, device, request)?;
+    if let Some(way) = super::emit::unwritten_way(&found, device) {
+        found.notes.push(format!("{way} is not in the time, and the schedule has no program"));
+    }
+    Ok(found)
+}
+
+fn best_as(operator: &Operator, device: &Device, request: &Request) -> Result<Schedule, TileError> {
     let machine = machine_for(operator, device)?;
     let whole = whole_kernels(operator);
     let operator = &whole;
@@ -238,6 +246,10 @@ fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> R
     let feeder = (operator.unit == Unit::Matrix).then(|| Feeder::new(machine, bits));
     let mut partitions = bench.partitions(feeder.as_ref());
     let many = partitions.len();
+    if let Some(tiles) = &request.tiles {
+        // A tile by hand is not cut: the block of a core holds it.
+        partitions.retain(|(parts, _)| bench.block_of(parts).iter().zip(tiles).all(|(block, tile)| block >= tile));
+    }
     if goal == Goal::Traffic {
         // A little less traffic is not worth idle cores.
         let least = partitions.iter().map(|(_, least)| *least).reduce(f64::min).unwrap_or(0.0);

@@ -440,7 +440,11 @@ impl<'a> Machine<'a> {
         let engine = self.device.engine(engine);
         let path = format!("{}.operations.{precision}", engine.name);
         let known = engine.compute.as_ref().and_then(|unit| unit.operations_per_cycle.get(&precision));
-        known.and_then(|figure| figure.known()).copied().ok_or_else(|| MissingFigure::new(&self.device.name, &path))
+        let one = known.and_then(|figure| figure.known()).copied();
+        let one = one.ok_or_else(|| MissingFigure::new(&self.device.name, &path))?;
+        // The units of a core share a statement.
+        let count = engine.count.as_ref().and_then(|count| count.known().copied()).unwrap_or(1).max(1);
+        Ok(one * count as f64)
     }
 }
 

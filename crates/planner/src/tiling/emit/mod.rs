@@ -72,6 +72,9 @@ pub fn program(schedule: &Schedule, device: &Device) -> Result<Program, EmitErro
     if operator.kind == OperatorKind::Attention && schedule.machine.softmax.is_none() {
         return Err(not_yet("attention on a device whose vector units are in other cores"));
     }
+    if let Some(lack) = unwritten_way(schedule, device) {
+        return Err(not_yet(&lack));
+    }
     let mut writer = Writer::new(schedule, device);
     if (0..2).any(|side| writer.is_turned(side) && !writer.turns_whole(side)) {
         return Err(not_yet("a transposed operand whose tiles do not divide it"));
@@ -79,6 +82,23 @@ pub fn program(schedule: &Schedule, device: &Device) -> Result<Program, EmitErro
     writer.cut();
     writer.walk(0);
     Ok(writer.builder.finish()?)
+}
+
+/// A way of the schedule that programs do not express: operands or results that pass a space on which the unit does not work.
+#[must_use]
+pub fn unwritten_way(schedule: &Schedule, device: &Device) -> Option<String> {
+    let machine = &schedule.machine;
+    let name = |space: npumem_ir::SpaceId| device.space(space).name.clone();
+    let unit = &device.engine(machine.unit).name;
+    if let Some(stage) = &machine.out.stage {
+        return Some(format!("the way of results from {} over {} to main memory", machine.out.near.name, stage.name));
+    }
+    let near = machine.left.near.space;
+    if !device.reads(machine.unit, near) {
+        return Some(format!("the way from {} to what `{unit}` reads", name(near)));
+    }
+    (!device.writes(machine.unit, machine.out.near.space))
+        .then(|| format!("the way from what `{unit}` writes to {}", machine.out.near.name))
 }
 
 impl<'a> Writer<'a> {
