@@ -30,7 +30,8 @@ pub fn read(bytes: &[u8]) -> Result<Document, ImportError> {
     problem.constraints = constraints(&foreign, &ids)?;
     let exclusive = pins(&foreign.constraints.pinned_allocations, &ids, &mut problem)?;
     if let Some(error) = problem.validate().first() {
-        return Err(ImportError::new(ErrorKind::Inconsistent, error.item.to_string()).found(error.kind.to_string()));
+        let found = format!("a contradiction: {}", error.kind);
+        return Err(ImportError::new(ErrorKind::Inconsistent, error.item.to_string()).found(found));
     }
     let envelope = Envelope {
         relaxed_from: document.relaxed_from,
