@@ -74,6 +74,16 @@ fn bad_input_says_what_and_where() {
         assert_eq!(found, code, "{spec}: {text}");
         assert!(text.contains(part), "{spec}: {text}");
     }
+    for (arguments, part) in [
+        (&["matmul m=4 n=4 k=4", "--node", "x"][..], "give it with --onnx"),
+        (&["matmul m=4 n=4 k=4", "--dim", "x=4"][..], "only a model"),
+        (&["matmul m=4 n=4 k=4", "-o", "no-such-folder/x.json"][..], "there is no folder no-such-folder"),
+        (&["--file", "/dev/zero"][..], "more than 1 MiB"),
+    ] {
+        let (code, text) = refused(arguments);
+        assert_eq!(code, 2, "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: {text}");
+    }
     let (code, text) = refused(&["matmul m=64 n=64 k=64", "--sram", "2"]);
     assert_eq!(code, 1);
     assert!(text.contains("no tile fits: the smallest one needs 6 bytes in 'sram', which has 2"), "{text}");

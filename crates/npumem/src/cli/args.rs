@@ -98,7 +98,8 @@ pub struct PlanArgs {
     /// Write the plan: .pto (the kernel with `addr =`), .csv (MiniMalloc, with offsets), .json (npumem's plan, or dsa-solution for a dsa-problem), .txt
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// In place of a memory plan, the tiles of every operator of a model, as `npumem tile` finds them
+    /// In place of a memory plan, the tiles of every operator of a model, as `npumem tile` finds them; -o writes them as
+    /// .json or .txt
     #[arg(long)]
     pub tiles: bool,
     /// Rows of the table of the peak; 0 shows all

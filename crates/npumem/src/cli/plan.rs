@@ -62,12 +62,29 @@ fn tiles(input: &mut Opened, args: &PlanArgs, device: &Device) -> Result<Answer,
     if !input.is_graph() {
         return Err(format!("--tiles is for models; {} is a {}", input.path.display(), input.format));
     }
+    if args.report.is_some() {
+        return Err("--report draws a memory plan; --tiles has none: leave one of them out".to_owned());
+    }
+    if let Some(path) = args.output.as_deref().filter(|path| path.as_os_str() != "-") {
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+        if !matches!(ending.as_deref(), Some("json" | "txt")) {
+            return Err(format!("{}: tiles are written as .json or .txt", path.display()));
+        }
+    }
     let (onnx_options, _) = model_options(&args.dim, &args.shape, args.strategy)?;
     let model = input.graph(&onnx_options).map_err(|error| error.to_string())?;
     let all = npumem::tile::model::tiles(&input.name(), &model.graph, device, npumem::tiling::Goal::Time);
+    if let Some(path) = &args.output {
+        let text = if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("txt")) {
+            all.text()
+        } else {
+            format!("{:#}\n", all.to_json())
+        };
+        output::write_whole(path, text.as_bytes())?;
+    }
     if args.json {
         output::print(&format!("{:#}\n", all.to_json()));
-    } else {
+    } else if args.output.as_deref().is_none_or(|path| path.as_os_str() != "-") {
         output::print(&all.text());
     }
     Ok(if all.rows.iter().any(|row| row.schedule.is_ok()) { Answer::Yes } else { Answer::No })

@@ -96,6 +96,9 @@ fn write(path: &Path, schedule: &Schedule, device: &Device) -> Result<(), String
         }
         return Ok(());
     }
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+        return Err(format!("{}: there is no folder {}; make it first", path.display(), folder.display()));
+    }
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
     let content = match ending.as_deref() {
         Some("json") => format!("{:#}\n", tile::device::json(schedule)),
@@ -191,15 +194,23 @@ fn node(path: &Path, name: &str, dims: &[String]) -> Result<Operator, String> {
 }
 
 fn operator(args: &TileArgs) -> Result<Operator, String> {
-    if let (Some(path), Some(name)) = (&args.onnx, &args.node) {
-        return node(path, name, &args.dim);
+    match (&args.onnx, &args.node) {
+        (Some(path), Some(name)) => return node(path, name, &args.dim),
+        (None, Some(name)) => return Err(format!("--node {name}: of which model? Give it with --onnx")),
+        _ => {}
+    }
+    if let Some(dim) = args.dim.first().filter(|_| args.onnx.is_none()) {
+        return Err(format!("--dim {dim}: only a model (--onnx) leaves dimensions open"));
     }
     if let Some(path) = &args.file {
-        let length = std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?.len();
-        if length > 1 << 20 {
-            return Err(format!("{}: {length} bytes; an operator has at most 1 MiB", path.display()));
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut text = String::new();
+        // A device or a pipe has no length to ask for.
+        let most = std::fs::File::open(path).map_err(failed)?.take((1 << 20) + 1);
+        std::io::BufReader::new(most).read_to_string(&mut text).map_err(failed)?;
+        if text.len() > 1 << 20 {
+            return Err(format!("{}: more than 1 MiB; an operator has at most that", path.display()));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         return tile::toml_file::read(&text).map_err(|error| format!("{}: {error}", path.display()));
     }
     let text = match args.operator.as_deref() {

@@ -13,9 +13,13 @@ pub fn read(text: &str) -> Result<Operator, String> {
         Some(_) => return Err("'operator' must be a text, for example operator = \"matmul\"".into()),
         None => return Err("expected operator = \"matmul\" (or another family), then its keys".into()),
     };
-    let mut pairs = Vec::new();
+    let mut pairs: Vec<(String, String)> = Vec::new();
     for (key, value) in table.iter().filter(|(key, _)| *key != "operator") {
-        pairs.push((key.to_lowercase(), written(key, value)?));
+        let lower = key.to_lowercase();
+        if pairs.iter().any(|(with, _)| *with == lower) {
+            return Err(format!("'{lower}' is given twice, once as '{key}'"));
+        }
+        pairs.push((lower, written(key, value)?));
     }
     spec::build(&spec::Fields::new(&family, pairs)).map_err(|error| error.to_string())
 }

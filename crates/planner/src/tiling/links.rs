@@ -22,13 +22,8 @@ impl Bench<'_> {
         let name = |space: SpaceId| self.rooms.iter().find(|room| room.space == space).map(|room| room.name.clone());
         let near: u64 = self.rooms.iter().map(|room| room.capacity).sum();
         let bound = self.core_bound(near, u64::try_from(cores).unwrap_or(1));
-        let exchange = u128::from(exchange(operator, machine));
         let mut links = Vec::new();
-        let moved: Vec<(u128, u128)> =
-            (0..operator.operands.len()).map(|at| all_cores(operator, at, parts, block, found)).collect();
-        let core_reads: u128 =
-            moved.iter().map(|(read, _)| *read).sum::<u128>() * u128::from(operator.passes) + exchange;
-        let writes: u128 = moved.iter().map(|(_, written)| *written).sum();
+        let to_cores = self.core_traffic(parts, block, found);
         let inward = name(machine.left.hops[0].to).unwrap_or_default();
         if let Some((_, capacity, _)) = machine.cache {
             let (read, written) = self.main_traffic(parts, block, found, capacity, turned);
@@ -41,14 +36,14 @@ impl Bench<'_> {
             links.push(LinkTraffic {
                 name: format!("cache<->cores ({inward})"),
                 link: machine.left.hops[0].hit,
-                bytes: core_reads + writes,
+                bytes: to_cores,
                 bound: Some(bound),
             });
         } else {
             links.push(LinkTraffic {
                 name: format!("main memory<->cores ({inward})"),
                 link: Some(machine.left.hops[0].link),
-                bytes: core_reads + writes,
+                bytes: to_cores,
                 bound: Some(bound),
             });
         }
@@ -68,6 +63,18 @@ impl Bench<'_> {
             }
         }
         links
+    }
+
+    /// Bytes between main memory (or its cache) and all cores.
+    pub(super) fn core_traffic(&self, parts: &[u64], block: &[u64], found: &Found) -> u128 {
+        let operator = self.operator;
+        let moved = (0..operator.operands.len()).map(|at| all_cores(operator, at, parts, block, found));
+        let (mut reads, mut writes) = (0_u128, 0_u128);
+        for (read, written) in moved {
+            reads += read;
+            writes += written;
+        }
+        reads * u128::from(operator.passes) + u128::from(exchange(operator, self.machine)) + writes
     }
 
     /// The least traffic to the cores.

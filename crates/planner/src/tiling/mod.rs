@@ -12,6 +12,7 @@
 //! The exact rules are in `docs/tiling.md`.
 
 pub mod bounds;
+mod choose;
 pub mod emit;
 pub mod explain;
 pub mod family;

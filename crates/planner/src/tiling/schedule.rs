@@ -7,16 +7,16 @@
 //!   4. time        closed form, the least of all candidates; ties go to traffic, then to bytes near the unit
 //! ```
 
-use super::follow::{FEW_STATEMENTS, MOST_STATEMENTS, Predicted, follow};
+use super::choose::{Candidate, best_schedule};
 use super::gemm::{Feed, Feeder, Gemm};
 use super::instructions::{Instruction, instructions};
 use super::machine::{Machine, MachineError, Room};
-use super::nest::{Nest, NestOperand, NestSetup, Pool, Slots, round_up};
+use super::nest::{NestOperand, NestSetup, Pool, Slots, round_up};
 use super::objective::{CoreTime, Goal, Timer, products};
 use super::operator::{DimRole, OperandRole, Operator, OperatorKind, Unit, bytes_of};
-use super::search::{Found, SearchError, search, search_some};
+use super::search::{Found, SearchError};
 pub use super::shares::{LinkTraffic, PlacedBuffer};
-use super::shares::{copies, exchange, staging};
+use super::shares::{exchange, staging};
 use npumem_ir::device::Precision;
 use npumem_ir::{Device, EngineId, SpaceId};
 use std::collections::BTreeMap;
@@ -111,17 +111,6 @@ impl Schedule {
     }
 }
 
-/// Ways to cut that are searched in full.
-const MAX_PARTITIONS: usize = 24;
-/// Nodes of the search of one block, and of all blocks of one operator.
-const BLOCK_BUDGET: u64 = 20_000;
-const OPERATOR_BUDGET: u64 = 150_000;
-/// The same for the objective of time, where few sizes will do.
-const FEW_BUDGETS: (u64, u64) = (12_000, 100_000);
-/// Candidates that the closed form puts further than one part in so many behind the best are not looked for.
-const NEAR: u128 = 10;
-/// The same once all are found, for those that are followed copy by copy.
-const FAR: u128 = 6;
 /// Largest kernel that is never cut on a device.
 const WHOLE_KERNEL: u64 = 64;
 
@@ -139,8 +128,6 @@ pub(crate) struct Bench<'a> {
     pub instructions: Vec<Instruction>,
     pub largest: Vec<u64>,
     pub exact: Option<Vec<u64>>,
-    /// Whether a few sizes of each dim will do.
-    pub coarse: bool,
 }
 
 /// The machine of an operator on a device.
@@ -187,6 +174,12 @@ pub fn schedule(operator: &Operator, device: &Device, goal: Goal) -> Result<Sche
 /// When it cannot run there, or no tile fits.
 pub fn schedule_as(operator: &Operator, device: &Device, request: &Request) -> Result<Schedule, TileError> {
     let mut found = best_as(operator, device, request)?;
+    let known = Precision::of(operator.computes).is_some_and(|type_| found.machine.rates.contains_key(&type_));
+    if operator.unit == Unit::Vector && !known {
+        let unit = &device.engine(found.machine.unit).name;
+        let note = format!("`{unit}` has no figure for {}: it is timed as f32", operator.computes.name());
+        found.notes.push(note);
+    }
     if let Some(way) = super::emit::unwritten_way(&found, device) {
         found.notes.push(format!("{way} is not in the time, and the schedule has no program"));
     }
@@ -234,163 +227,6 @@ pub(crate) fn whole_kernels(operator: &Operator) -> Operator {
         }
     }
     whole
-}
-
-fn best_schedule(operator: &Operator, machine: &Machine, request: &Request) -> Result<Schedule, TileError> {
-    let goal = request.goal;
-    let mut bench = Bench::new(operator, machine);
-    bench.exact.clone_from(&request.tiles);
-    bench.coarse = goal != Goal::Traffic;
-    let bench = bench;
-    let bits = sides(operator);
-    let feeder = (operator.unit == Unit::Matrix).then(|| Feeder::new(machine, bits));
-    let mut partitions = bench.partitions(feeder.as_ref());
-    let many = partitions.len();
-    if let Some(tiles) = &request.tiles {
-        // A tile by hand is not cut: the block of a core holds it.
-        partitions.retain(|(parts, _)| bench.block_of(parts).iter().zip(tiles).all(|(block, tile)| block >= tile));
-    }
-    if goal == Goal::Traffic {
-        // A little less traffic is not worth idle cores.
-        let least = partitions.iter().map(|(_, least)| *least).reduce(f64::min).unwrap_or(0.0);
-        partitions.retain(|(_, one)| *one <= least * 1.25);
-    }
-    partitions.truncate(MAX_PARTITIONS);
-    let mut all: Vec<Candidate> = Vec::new();
-    let mut work = 0;
-    let mut searched = 0;
-    let mut refused = None;
-    let mut limit = None;
-    let budgets = if goal == Goal::Traffic { (BLOCK_BUDGET, OPERATOR_BUDGET) } else { FEW_BUDGETS };
-    // Fewer of each block where there are many blocks.
-    let many_of_block = if goal == Goal::Time { if partitions.len() < 4 { 12 } else { 3 } } else { 1 };
-    let passes: &[Goal] = if goal == Goal::Memory { &[Goal::Time, Goal::Memory] } else { &[goal] };
-    for pass in passes {
-        let before = work;
-        if let Some(fastest) = all.iter().map(|one| one.time.total).reduce(f64::min) {
-            limit = Some((fastest * 1050.0) as u128);
-            all.clear();
-        }
-        let mut best = u128::MAX;
-        for (parts, least) in &partitions {
-            let block = bench.block_operator(parts);
-            let ceiling = if *pass == Goal::Time { best.saturating_add(best / NEAR) } else { u128::MAX };
-            if *pass == Goal::Time && bench.floor(&block, parts, *least) >= ceiling {
-                continue;
-            }
-            if work - before > budgets.1 && !all.is_empty() {
-                break;
-            }
-            searched += 1;
-            let mut nest = Nest::new(&block, &bench.setup(Slots::All));
-            for slots in [Slots::All, Slots::Inputs, Slots::Streamed, Slots::Single] {
-                if request.slots.is_some_and(|asked| asked != slots) {
-                    continue;
-                }
-                nest.slots = slots;
-                let timer = Timer {
-                    goal: *pass,
-                    limit,
-                    least_unit: *least,
-                    ..bench.timer(&block, parts, slots, feeder.as_ref())
-                };
-                let found = match search_some(&nest, &timer, budgets.0, ceiling, many_of_block) {
-                    Ok(found) => found,
-                    Err(why) => {
-                        refused = Some(why);
-                        continue;
-                    }
-                };
-                work += found.first().map_or(0, |one| one.work);
-                for found in found {
-                    if found.score[0] == u128::MAX {
-                        continue;
-                    }
-                    let copies = |at: usize| copies(&block, operator, at, &found);
-                    let time =
-                        timer.time(&found.tiles, &copies, &found.read, &found.written, slots).unwrap_or_default();
-                    let mut score = found.score;
-                    if *pass == Goal::Traffic {
-                        // The traffic of all cores.
-                        score[0] = score[0].saturating_mul(u128::from(parts.iter().product::<u64>()));
-                    }
-                    best = best.min(score[0]);
-                    all.push(Candidate {
-                        score,
-                        parts: parts.clone(),
-                        slots,
-                        found,
-                        time,
-                        cycles: 0.0,
-                        spans: Vec::new(),
-                    });
-                }
-            }
-        }
-    }
-    all.sort_by(|a, b| (a.score, &a.parts, a.slots).cmp(&(b.score, &b.parts, b.slots)));
-    // The same tiles with slots that come to the same are one schedule.
-    all.dedup_by(|a, b| {
-        a.parts == b.parts
-            && a.found.tiles == b.found.tiles
-            && a.found.order == b.found.order
-            && a.found.slots == b.found.slots
-    });
-    if goal == Goal::Time {
-        // What the closed form puts far behind is not worth the time of following it.
-        let least = all.first().map_or(0, |one| one.score[0]);
-        all.retain(|one| one.score[0] <= least.saturating_add(least / FAR));
-        // The best of each way to cut and kind of slots before the second best of any.
-        let mut seen: Vec<(Vec<u64>, Slots)> = Vec::new();
-        all.sort_by_cached_key(|one| {
-            let key = (one.parts.clone(), one.slots);
-            let again = seen.iter().filter(|with| **with == key).count();
-            seen.push(key);
-            again
-        });
-    }
-    all.truncate(if goal == Goal::Time { FOLLOWED } else { 1 });
-    bench.follow_all(&mut all, feeder.as_ref());
-    if goal == Goal::Time && request.tiles.is_none() {
-        all.sort_by(|a, b| a.cycles.total_cmp(&b.cycles));
-        all.truncate(1);
-        if let Some(best) = all.first_mut() {
-            bench.climb(best, feeder.as_ref(), request.slots);
-        }
-    }
-    // The first of the fastest: ties keep the order of the scores.
-    let fastest = all.into_iter().reduce(|best, one| if one.cycles < best.cycles { one } else { best });
-    match (fastest, refused) {
-        (Some(one), _) => {
-            let mut schedule = bench.finish(one, goal, feeder.as_ref());
-            schedule.work = work;
-            schedule.partitions = (searched, many);
-            Ok(schedule)
-        }
-        (None, Some(why)) => Err(bench.does_not_fit(why)),
-        (None, None) => {
-            let pool = &bench.pools[0];
-            let why = SearchError::TooSmall { pool: pool.name.clone(), needed: pool.capacity, capacity: pool.capacity };
-            Err(bench.does_not_fit(why))
-        }
-    }
-}
-
-/// Schedules that are followed copy by copy, the best by the closed form, and those that are followed for longer.
-const FOLLOWED: usize = 14;
-const FOLLOWED_LONGER: usize = 2;
-/// Neighbours of the best that are followed.
-const CLIMBED: usize = 24;
-
-/// A schedule as the search leaves it.
-pub(crate) struct Candidate {
-    score: super::search::Score,
-    parts: Vec<u64>,
-    slots: Slots,
-    found: Found,
-    time: CoreTime,
-    pub(crate) cycles: f64,
-    spans: Vec<(EngineId, f64, f64)>,
 }
 
 /// Bits of the elements of the left and the right operand.
@@ -478,24 +314,11 @@ impl<'a> Bench<'a> {
         let largest = operator.dims.iter().enumerate().map(|(dim, about)| if one(dim) { 1 } else { about.extent });
         let largest = largest.collect();
         let instructions = if operator.unit == Unit::Vector { instructions(operator) } else { Vec::new() };
-        Bench {
-            operator,
-            machine,
-            gemm,
-            granules,
-            cuts,
-            pools,
-            rooms,
-            operands,
-            instructions,
-            largest,
-            exact: None,
-            coarse: false,
-        }
+        Bench { operator, machine, gemm, granules, cuts, pools, rooms, operands, instructions, largest, exact: None }
     }
 
     /// Every way to cut the parallel dims into blocks for the cores, the least time first.
-    fn partitions(&self, feeder: Option<&Feeder<'_>>) -> Vec<(Vec<u64>, f64)> {
+    pub(super) fn partitions(&self, feeder: Option<&Feeder<'_>>) -> Vec<(Vec<u64>, f64)> {
         let cores = self.machine.cores;
         let dims: Vec<usize> = (0..self.operator.dims.len())
             .filter(|dim| self.operator.dims[*dim].role == DimRole::Parallel && !self.operator.dims[*dim].whole)
@@ -568,7 +391,7 @@ impl<'a> Bench<'a> {
             .collect()
     }
 
-    fn block_of(&self, parts: &[u64]) -> Vec<u64> {
+    pub(super) fn block_of(&self, parts: &[u64]) -> Vec<u64> {
         parts
             .iter()
             .enumerate()
@@ -606,7 +429,7 @@ impl<'a> Bench<'a> {
             slots,
             spill: false,
             exact: self.exact.clone(),
-            coarse: self.coarse,
+            coarse: false,
         }
     }
 
@@ -651,7 +474,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Thousandths of cycles that a block needs at least: everything it touches comes once.
-    fn floor(&self, block: &Operator, parts: &[u64], least: f64) -> u128 {
+    pub(super) fn floor(&self, block: &Operator, parts: &[u64], least: f64) -> u128 {
         let timer = Timer { least_unit: least, ..self.timer(block, parts, Slots::All, None) };
         let (mut read, mut written) = (Vec::new(), Vec::new());
         for operand in &self.operator.operands {
@@ -663,122 +486,7 @@ impl<'a> Bench<'a> {
         (timer.least_cycles(&read, &written).max(0.0) * 1000.0) as u128
     }
 
-    /// The same tiles and slots in the order that is best by the closed form; `None` when they do not fit.
-    pub(crate) fn exactly(
-        &self,
-        parts: &[u64],
-        tiles: &[u64],
-        slots: Slots,
-        feeder: Option<&Feeder<'_>>,
-    ) -> Option<Candidate> {
-        let block = self.block_operator(parts);
-        let nest = Nest::new(&block, &NestSetup { exact: Some(tiles.to_vec()), ..self.setup(slots) });
-        let timer = self.timer(&block, parts, slots, feeder);
-        let found = search(&nest, &timer, BLOCK_BUDGET).ok().filter(|found| found.score[0] < u128::MAX)?;
-        let copies = |at: usize| copies(&block, self.operator, at, &found);
-        let time = timer.time(&found.tiles, &copies, &found.read, &found.written, slots)?;
-        let (score, parts) = (found.score, parts.to_vec());
-        Some(Candidate { score, parts, slots, found, time, cycles: f64::INFINITY, spans: Vec::new() })
-    }
-
-    /// The next size along a dim that needs a tile less, or one more.
-    pub(crate) fn next_size(&self, extent: u64, dim: usize, tile: u64, larger: bool) -> Option<u64> {
-        let (count, granule) = (extent.div_ceil(tile), self.granules[dim].max(1));
-        if self.operator.dims[dim].whole || (larger && count == 1) {
-            return None;
-        }
-        let next = extent.div_ceil(if larger { count - 1 } else { count + 1 });
-        let next = (next.div_ceil(granule) * granule).min(extent).min(self.largest[dim].max(granule));
-        (if larger { next > tile } else { next < tile }).then_some(next)
-    }
-
-    /// Goes on to the fastest of the tiles that are a size larger or smaller along one dim, and of the other kinds of slots,
-    /// as long as one is faster, copy by copy.
-    fn climb(&self, best: &mut Candidate, feeder: Option<&Feeder<'_>>, asked: Option<Slots>) {
-        let mut left = CLIMBED;
-        let mut known: Vec<(Vec<u64>, Slots)> = vec![(best.found.tiles.clone(), best.slots)];
-        loop {
-            let block = self.block_of(&best.parts);
-            let mut around: Vec<(Vec<u64>, Slots)> = Vec::new();
-            for slots in [Slots::All, Slots::Inputs, Slots::Streamed, Slots::Single] {
-                around.push((best.found.tiles.clone(), slots));
-            }
-            for larger in [true, false] {
-                for dim in 0..block.len() {
-                    if let Some(next) = self.next_size(block[dim], dim, best.found.tiles[dim], larger) {
-                        let mut tiles = best.found.tiles.clone();
-                        tiles[dim] = next;
-                        around.push((tiles, best.slots));
-                    }
-                }
-            }
-            around.retain(|one| !known.contains(one) && asked.is_none_or(|asked| asked == one.1));
-            let before = best.cycles;
-            for (tiles, slots) in around {
-                let Some(mut one) = self.exactly(&best.parts, &tiles, slots, feeder) else { continue };
-                known.push((tiles, slots));
-                if left == 0 {
-                    return;
-                }
-                left -= 1;
-                let followed = self.follow(&one, feeder, MOST_STATEMENTS, best.cycles);
-                if followed.total < best.cycles {
-                    (one.cycles, one.spans) = (followed.total, followed.spans);
-                    *best = one;
-                }
-            }
-            if best.cycles >= before {
-                return;
-            }
-        }
-    }
-
-    /// Takes down the cycles of all candidates: of the few that look fastest for as long as is said at all, of others as
-    /// much as it takes to see that they are none of those.
-    fn follow_all(&self, all: &mut [Candidate], feeder: Option<&Feeder<'_>>) {
-        let mut whole = vec![false; all.len()];
-        let mut fastest: Vec<f64> = Vec::new();
-        for (one, whole) in all.iter_mut().zip(&mut whole) {
-            let ceiling = fastest.get(FOLLOWED_LONGER - 1).copied().unwrap_or(f64::INFINITY);
-            let followed = self.follow(one, feeder, FEW_STATEMENTS, ceiling);
-            (one.cycles, one.spans, *whole) = (followed.total, followed.spans, followed.whole);
-            let place = fastest.partition_point(|with| *with <= one.cycles);
-            fastest.insert(place, one.cycles);
-        }
-        let mut order: Vec<usize> = (0..all.len()).collect();
-        order.sort_by(|a, b| all[*a].cycles.total_cmp(&all[*b].cycles));
-        let mut least = f64::INFINITY;
-        for (place, at) in order.into_iter().enumerate() {
-            if place >= FOLLOWED_LONGER {
-                all[at].cycles = f64::MAX;
-                continue;
-            }
-            if !whole[at] {
-                let followed = self.follow(&all[at], feeder, MOST_STATEMENTS, least);
-                (all[at].cycles, all[at].spans) = (followed.total, followed.spans);
-            }
-            least = least.min(all[at].cycles);
-        }
-    }
-
-    /// Cycles of a candidate, copy by copy; no more than that it is above a ceiling when it is.
-    pub(crate) fn follow(
-        &self,
-        one: &Candidate,
-        feeder: Option<&Feeder<'_>>,
-        statements: u64,
-        ceiling: f64,
-    ) -> Predicted {
-        let block = self.block_operator(&one.parts);
-        let timer = self.timer(&block, &one.parts, one.slots, feeder);
-        let mut turned = Vec::new();
-        if let Some((_, capacity, _)) = self.machine.cache {
-            self.main_traffic(&one.parts, &self.block_of(&one.parts), &one.found, capacity, &mut turned);
-        }
-        follow(&timer, &one.found, &one.parts, &turned, statements, ceiling)
-    }
-
-    fn finish(&self, one: Candidate, goal: Goal, feeder: Option<&Feeder<'_>>) -> Schedule {
+    pub(super) fn finish(&self, one: Candidate, goal: Goal, feeder: Option<&Feeder<'_>>) -> Schedule {
         let Candidate { parts, slots, found, time, cycles, spans, .. } = one;
         let operator = self.operator;
         let cores: u64 = parts.iter().product();
@@ -894,7 +602,7 @@ impl<'a> Bench<'a> {
         round_up(m, fm) * round_up(n, fn_) * batch * self.operands[operand].near_bits / 8
     }
 
-    fn does_not_fit(&self, why: SearchError) -> TileError {
+    pub(super) fn does_not_fit(&self, why: SearchError) -> TileError {
         let smallest: Vec<String> = self
             .operator
             .operands

@@ -1,4 +1,5 @@
 //! Tests of the tiler: figures of the field, brute force, specs.
 
 mod figures;
+mod objectives;
 mod oracle;
