@@ -75,8 +75,8 @@ fn bad_input_says_what_and_where() {
         assert!(text.contains(part), "{spec}: {text}");
     }
     for (arguments, part) in [
-        (&["matmul m=4 n=4 k=4", "--node", "x"][..], "give it with --onnx"),
-        (&["matmul m=4 n=4 k=4", "--dim", "x=4"][..], "only a model"),
+        (&["matmul m=4 n=4 k=4", "--node", "x"][..], "Give it with --onnx"),
+        (&["matmul m=4 n=4 k=4", "--dim", "x=4"][..], "--onnx"),
         (&["matmul m=4 n=4 k=4", "-o", "no-such-folder/x.json"][..], "there is no folder no-such-folder"),
         (&["--file", "/dev/zero"][..], "more than 1 MiB"),
     ] {

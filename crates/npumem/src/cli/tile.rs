@@ -199,9 +199,6 @@ fn operator(args: &TileArgs) -> Result<Operator, String> {
         (None, Some(name)) => return Err(format!("--node {name}: of which model? Give it with --onnx")),
         _ => {}
     }
-    if let Some(dim) = args.dim.first().filter(|_| args.onnx.is_none()) {
-        return Err(format!("--dim {dim}: only a model (--onnx) leaves dimensions open"));
-    }
     if let Some(path) = &args.file {
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut text = String::new();
