@@ -1,8 +1,10 @@
 //! Kernels: from a `.pto` file or a program text to a plan that is written back, or to a verdict.
 
 mod against;
+mod given;
 
 pub use against::with_addresses_of;
+pub use given::with_plan;
 
 use crate::catalogue;
 use crate::plan::{Fit, PlanError, Planned, plan_problem};
@@ -12,7 +14,7 @@ use npumem_check::program::{
 use npumem_import::pto::{self, Kernel, PtoError};
 use npumem_ir::problem::{Colocation, Separation};
 use npumem_ir::program::{Program, ProgramError, RewriteError, Role, Root, Step, text};
-use npumem_ir::{BufferId, Bytes, Device, Offset, Plan, Problem, Step as Time};
+use npumem_ir::{BufferId, Bytes, Device, Offset, Problem, Step as Time};
 use npumem_planner::liveness::{self, LivenessError};
 use npumem_planner::placement::PlacementOptions;
 use npumem_report::plan_report::{Extras, Infeasible, Note, StepName};
@@ -441,52 +443,6 @@ pub fn write_back(file: &KernelFile, plans: &[KernelPlan]) -> Result<String, Ker
     }
     let maps: Vec<BTreeMap<BufferId, Offset>> = plans.iter().map(|plan| plan.addresses.clone()).collect();
     Ok(pto::write_plan(&file.source, &file.kernels, &maps)?)
-}
-
-/// The program with the addresses of a plan that [`plan`] made for it.
-///
-/// # Errors
-/// When the plan names buffers that the program does not have.
-pub fn with_plan(program: &Program, plan: &Plan) -> Result<Program, KernelError> {
-    // The problem of a kernel lists the buffers that statements touch, in the program's order.
-    let ranges = liveness::live_ranges(program)?;
-    let placed: Vec<BufferId> =
-        program.buffers().map(|(id, _)| id).filter(|id| !ranges[id.index()].is_empty()).collect();
-    let mut addresses = BTreeMap::new();
-    // Each space of the kernel is one of the plan's, and no two of them are the same.
-    let (mut theirs, mut ours) = (BTreeMap::new(), BTreeMap::new());
-    for residency in &plan.residencies {
-        let id = placed.get(residency.buffer.index()).ok_or_else(|| {
-            KernelError::OtherPlan(format!(
-                "it places buffer {}, '{}' has {}",
-                residency.buffer,
-                program.name,
-                placed.len()
-            ))
-        })?;
-        let (name, space) = (&program.buffer(*id).name, &program.buffer(*id).space);
-        let number = residency.space;
-        if *theirs.entry(space).or_insert(number) != number || *ours.entry(number).or_insert(space) != space {
-            return Err(KernelError::OtherPlan(format!(
-                "it puts '{name}' in {number}, where '{space}' is another one"
-            )));
-        }
-        if number.index() >= plan.spaces.len() {
-            let count = plan.spaces.len();
-            return Err(KernelError::OtherPlan(format!(
-                "it puts '{name}' in {number}, one past the {count} that it lists"
-            )));
-        }
-        if addresses.insert(*id, residency.offset).is_some_and(|before| before != residency.offset) {
-            let name = &program.buffer(*id).name;
-            return Err(KernelError::OtherPlan(format!("'{name}' has two places; a kernel's buffer has one")));
-        }
-    }
-    if let Some(id) = placed.iter().find(|id| !addresses.contains_key(id)) {
-        return Err(KernelError::OtherPlan(format!("it gives '{}' no place", program.buffer(*id).name)));
-    }
-    place_untouched(program, &mut addresses);
-    Ok(program.unplaced().placed(&addresses))
 }
 
 /// What no statement touches lies at 0: any place is right for it.

@@ -172,3 +172,73 @@ fn a_plan_tells_what_no_placement_mends() {
     assert!(text(&output.stderr).contains("no placement mends"), "{}", text(&output.stderr));
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// A plan is of one kernel, one text of it, one device.
+#[test]
+fn a_plan_of_something_else_is_refused_or_said() {
+    let folder = folder("other-plans");
+    let kernel = file(&folder, "k.pto", at_an_argument().replace("addr = %n ", "").replace("addr = %z ", ""));
+    let plan = folder.join("k.json").display().to_string();
+    assert_eq!(run(&["plan", &kernel, "-o", &plan]).status.code(), Some(0));
+    let good = run(&["check", &kernel, &plan]);
+    assert_eq!((good.status.code(), text(&good.stdout).contains("note:")), (Some(0), false), "{}", text(&good.stdout));
+    let written = std::fs::read_to_string(&plan).unwrap();
+    let other = |name: &str, from: &str, to: &str| {
+        assert!(written.contains(from), "{from}: {written}");
+        let other = file(&folder, name, written.replace(from, to));
+        run(&["check", &kernel, &other])
+    };
+    let named = other("name.json", "\"problem\": \"k\"", "\"problem\": \"softmax\"");
+    assert_eq!(named.status.code(), Some(2));
+    assert!(text(&named.stderr).contains("it is of 'softmax', and this kernel is 'k'"), "{}", text(&named.stderr));
+    let device = other("device.json", "\"ascend-910b2\"", "\"ascend-950\"");
+    assert_eq!(device.status.code(), Some(0));
+    let said = "note: the plan was made for ascend-950 and is checked for ascend-910b2";
+    assert!(text(&device.stdout).contains(said), "{}", text(&device.stdout));
+    // A statement more before the others: the places are for other steps.
+    let longer = at_an_argument().replace("addr = %n ", "").replace("addr = %z ", "").replacen(
+        "  return",
+        &format!("  pto.tstore ins(%a : {TILE}) outs(%p : memref<32x32xf32>)\n  return"),
+        1,
+    );
+    let longer = file(&folder, "longer.pto", longer);
+    let refused = run(&["check", &longer, &plan]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stdout));
+    assert!(text(&refused.stderr).contains("the kernel needs it in steps"), "{}", text(&refused.stderr));
+    let mut value: serde_json::Value = serde_json::from_str(&written).unwrap();
+    value["origin"]["digest"] = "0000000000000000".into();
+    let digest = file(&folder, "digest.json", value.to_string());
+    let said = run(&["check", &kernel, &digest]);
+    assert_eq!(said.status.code(), Some(0));
+    assert!(text(&said.stdout).contains("note: the digest of the plan is none that"), "{}", text(&said.stdout));
+}
+
+#[test]
+fn a_plan_is_written_in_the_form_that_its_name_asks_for() {
+    let folder = folder("forms");
+    let kernel = file(&folder, "k.pto", at_an_argument().replace("addr = %n ", "").replace("addr = %z ", ""));
+    for name in ["x.csv", "x.npumem", "x.txt"] {
+        let path = folder.join(name);
+        let output = run(&["plan", &kernel, "-o", &path.display().to_string()]);
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        let error = text(&output.stderr);
+        assert!(error.contains("name it .json (the plan), or .pto (the kernel with its addresses)"), "{error}");
+        assert!(!path.exists());
+    }
+    for (name, first) in [("x.json", "{"), ("x.pto", "func.func"), ("x.MLIR", "func.func"), ("x", "func.func")] {
+        let path = folder.join(name);
+        assert_eq!(run(&["plan", &kernel, "-o", &path.display().to_string()]).status.code(), Some(0), "{name}");
+        assert!(std::fs::read_to_string(&path).unwrap().starts_with(first), "{name}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_an_error_with_a_place() {
+    let folder = folder("empty");
+    let kernel = file(&folder, "empty.pto", "");
+    for verb in ["check", "plan"] {
+        let output = run(&[verb, &kernel]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains("empty.pto:1:1: "), "{}", text(&output.stderr));
+    }
+}

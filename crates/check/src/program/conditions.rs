@@ -23,6 +23,9 @@ const MAX_DEPTH: u32 = 16;
 /// Scalars that one term is computed from, looked at in search of its sources.
 const MAX_SOURCES: usize = 128;
 
+/// Numbers of conditions that are tried.
+const MAX_NUMBERS: usize = 8;
+
 /// What one way of a condition says: all of it at once.
 pub(super) type Way = Vec<(Base, Span)>;
 
@@ -205,6 +208,27 @@ impl Conditions {
     /// Whether one of the group is asked after this step.
     pub fn is_asked_after(&self, group: ScalarId, at: usize) -> bool {
         self.groups.get(&group).is_some_and(|group| group.last > at)
+    }
+
+    /// The numbers that conditions name, smallest first; a few of them.
+    pub fn numbers(&self, program: &Program) -> BTreeSet<i64> {
+        let (mut out, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        for (at, _) in &self.asks {
+            let mut pending: Vec<&Affine> = asked_at(program, *at);
+            while let Some(affine) = pending.pop() {
+                out.insert(affine.constant);
+                for (scalar, _) in &affine.terms {
+                    if let (ScalarKind::Computed(compute), true) = (&program.scalar(*scalar).kind, seen.insert(*scalar))
+                    {
+                        pending.extend(&compute.operands);
+                    }
+                }
+            }
+            if out.len() >= MAX_NUMBERS {
+                break;
+            }
+        }
+        out
     }
 
     /// The groups that are asked between two steps.

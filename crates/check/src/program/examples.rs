@@ -10,7 +10,7 @@ use npumem_ir::program::{Affine, Program, ScalarKind, Structure, Values};
 use npumem_ir::{ScalarId, StepId};
 
 /// Runs that are tried.
-const MAX_RUNS: usize = 14;
+const MAX_RUNS: usize = 24;
 /// They may take so many times the work of the first look, and this much.
 const MAX_TIMES: u64 = 8;
 const LEAST_WORK: u64 = 4000;
@@ -34,6 +34,7 @@ pub(super) fn confirm(program: &Program, structure: &Structure, options: &Option
     if findings.has_fault() {
         return;
     }
+    // Why, once for each pair of decisions.
     for (guess, _) in findings.guesses().to_vec() {
         let inputs = inputs(program, structure, [guess.first, guess.second]);
         let (first, second) = (StepId::new(guess.first), StepId::new(guess.second));
@@ -71,7 +72,10 @@ fn candidates(program: &Program, structure: &Structure, findings: &Findings) -> 
             offer(open.iter().map(|id| (*id, fits(*id, value(id)))).collect());
         }
     }
-    for value in [2, 1, 3, 4, 0, 5, 8, 16] {
+    // Numbers that conditions name, and their neighbours.
+    let named = conditions.numbers(program);
+    let near = named.iter().flat_map(|number| [*number, number.saturating_add(1), number.saturating_sub(1)]);
+    for value in [2, 1, 3, 4, 0].into_iter().chain(near).chain([5, 8, 16]) {
         offer(open.iter().map(|id| (*id, fits(*id, value))).collect());
     }
     out

@@ -773,22 +773,17 @@ impl Finding {
                 let names: Vec<String> =
                     inputs.iter().map(|id| format!("--dim {}=..", program.scalar(*id).name)).collect();
                 let bind = if names.is_empty() {
-                    "both follow from values that are decided at run time".to_owned()
+                    "they follow from values that are decided at run time".to_owned()
                 } else {
                     format!("{} decides it", names.join(" "))
                 };
-                if first == second {
-                    format!(
-                        "what is told above takes more decisions around {} than could be kept apart: whether a run takes them all cannot be told; {bind}",
-                        statement(program, *second)
-                    )
-                } else {
-                    format!(
-                        "what is told above takes decisions at {} and at {} that hang together: whether a run takes both cannot be told; {bind}",
-                        statement(program, *first),
-                        statement(program, *second)
-                    )
-                }
+                let at = match first == second {
+                    true => format!("around {}", statement(program, *second)),
+                    false => format!("at {} and at {}", statement(program, *first), statement(program, *second)),
+                };
+                format!(
+                    "what is told above takes decisions {at} that hang together: whether a run takes them all cannot be told; {bind}"
+                )
             }
             Kind::Budget { step } => format!(
                 "not every turn of the loop at statement {step} was looked at: its addresses follow the counter. Give its bounds with --dim, or fewer turns"

@@ -143,15 +143,22 @@ impl Known {
         (!changed || bounds(scene, &out.spans).is_some()).then_some(out)
     }
 
-    /// Forgets what no step asks for after this one. Groups of which it was not shown that a run decides so are
-    /// returned: a path that they are forgotten of is guessed.
+    /// Forgets what no step asks for after this one. Where it was not shown that a run decides so, the path is guessed
+    /// from here on.
     pub fn forget(&mut self, scene: Scene<'_>, at: usize) -> Option<Guess> {
+        let dropped = self.drop_asked(scene, at);
+        let clear = dropped.is_empty() || matches!(example(scene, &dropped), Example::Found(_));
+        (!clear).then_some(Guess { first: at, second: at })
+    }
+
+    /// Forgets what no step asks for after this one, and returns it.
+    pub fn drop_asked(&mut self, scene: Scene<'_>, at: usize) -> BTreeMap<Base, Span> {
         let done = |group: ScalarId| !scene.conditions.is_asked_after(group, at);
         if self.blurred.keys().any(|group| done(*group)) {
             Rc::make_mut(&mut self.blurred).retain(|group, _| !done(*group));
         }
         if !self.spans.keys().any(|base| done(scene.conditions.group(base))) {
-            return None;
+            return BTreeMap::new();
         }
         let dropped: BTreeMap<Base, Span> = self
             .spans
@@ -160,8 +167,7 @@ impl Known {
             .map(|(base, span)| (base.clone(), span.clone()))
             .collect();
         Rc::make_mut(&mut self.spans).retain(|base, _| !dropped.contains_key(base));
-        let clear = matches!(example(scene, &dropped), Example::Found(_));
-        (!clear).then_some(Guess { first: at, second: at })
+        dropped
     }
 
     /// A new turn of the loop at `from..to`: what follows from its counter is another value now.

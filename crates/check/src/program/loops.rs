@@ -1,7 +1,9 @@
 //! Loops of the run: every turn until turns repeat, and what each way out says of the bound.
 
+use super::bound::{Bound, SETTLING_TURNS, forget_decisions, leave};
 use super::finding::{Kind, Place, Severity};
 use super::known::Known;
+use super::order::distances;
 use super::run::{Path, Runner, scene};
 use npumem_ir::program::{Affine, Step};
 use npumem_ir::{ScalarId, StepId};
@@ -9,26 +11,11 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// A state may come back after so many periods (a carried value turns at its own pace).
-const MAX_MULTIPLES: usize = 8;
+pub(super) const MAX_MULTIPLES: usize = 8;
 /// Turns of a loop without a known bound whose turns never provably repeat.
 const MAX_OPEN_TURNS: usize = 64;
 /// Turns of a loop without a counter before differences become unknown.
 const MAX_WHILE_TURNS: usize = 512;
-/// Ways out of a loop with an unknown bound that are told apart by their number of turns: none, one, more.
-const TOLD_APART: usize = 2;
-/// Turns in which what is known may begin to follow the counter before it is forgotten.
-const SETTLING_TURNS: usize = 4;
-
-/// A loop whose bound nobody knows, where the bound is asked for elsewhere too.
-struct Open<'a> {
-    id: StepId,
-    stop: &'a Affine,
-    group: ScalarId,
-    /// What was known before the loop.
-    entry: Known,
-    /// What every way out after more than [`TOLD_APART`] turns knows of the bound.
-    coarse: Option<Known>,
-}
 
 impl Runner<'_> {
     /// A counted loop from one path.
@@ -52,7 +39,13 @@ impl Runner<'_> {
         let (Some(mut now), Some(by)) = (start_at, by) else {
             return self.any_turns(id, (counter, &stop_sum.minus(start)), end, path, before);
         };
-        let open = if stop.is_none() { self.open(id, stop_sum, &path, now.saturating_add(by)) } else { None };
+        let open = match stop {
+            Some(_) => None,
+            None => {
+                let scene = scene(self.program, &self.conditions, &path.values);
+                Bound::of(scene, &path.known, id, stop_sum, now.saturating_add(by))
+            }
+        };
         // What is decided in a turn is no longer remembered in the next.
         let mut forgetting = false;
         let mut after: Vec<Path> = Vec::new();
@@ -164,60 +157,33 @@ impl Runner<'_> {
         after
     }
 
-    /// What the bound of a loop is asked with; `None` where nothing else asks for what it follows from.
-    fn open<'s>(&self, id: StepId, stop: &'s Affine, path: &Path, second: i64) -> Option<Open<'s>> {
-        let scene = scene(self.program, &self.conditions, &path.values);
-        let group = self.conditions.group_of(self.program, &path.values, stop)?;
-        let again = self.conditions.is_asked_again(group);
-        let coarse = || path.known.decide_above(scene, &stop.plus(&Affine::constant(second).times(-1)), id.index());
-        again.then(|| Open { id, stop, group, entry: path.known.clone(), coarse: coarse().yes.into_iter().next() })
-    }
-
     /// The paths that take one more turn, and those that leave.
-    fn ends(
-        &self,
-        open: &Open<'_>,
-        heads: Vec<Path>,
-        now: i64,
-        (turn, forgetting): (usize, bool),
-    ) -> (Vec<Path>, Vec<Path>) {
-        let left = open.stop.plus(&Affine::constant(now).times(-1));
+    fn ends(&self, open: &Bound<'_>, heads: Vec<Path>, now: i64, turn: (usize, bool)) -> (Vec<Path>, Vec<Path>) {
         let (mut on, mut ends) = (Vec::new(), Vec::new());
         for path in heads {
             let scene = scene(self.program, &self.conditions, &path.values);
-            let sides = path.known.decide_above(scene, &left, open.id.index());
-            for mut known in sides.no {
-                if turn >= TOLD_APART {
-                    let coarse = open.coarse.as_ref().unwrap_or(&open.entry);
-                    known.back_to(scene, coarse, open.group, open.id.index());
-                }
-                ends.push(Path { known, guessed: path.guessed.or(sides.guess), ..path.clone() });
-            }
-            for known in sides.yes {
-                let known = if forgetting { path.known.clone() } else { known };
-                on.push(Path { known, guessed: path.guessed.or(sides.guess.filter(|_| !forgetting)), ..path.clone() });
-            }
+            let (more, none, guess) = open.ends(scene, &path.known, now, turn);
+            let with = |known: Known| Path { known, guessed: path.guessed.or(guess), ..path.clone() };
+            on.extend(more.into_iter().map(with));
+            ends.extend(none.into_iter().map(with));
         }
         (on, ends)
     }
 
     /// Turns up to `now` are passed over: those who are there have a bound beyond.
-    fn put_off(&self, open: &Open<'_>, heads: Vec<Path>, now: i64) -> Vec<Path> {
-        let left = open.stop.plus(&Affine::constant(now).times(-1));
+    fn put_off(&self, open: &Bound<'_>, heads: Vec<Path>, now: i64) -> Vec<Path> {
         let mut out = Vec::new();
         for path in heads {
-            let scene = scene(self.program, &self.conditions, &path.values);
-            let sides = path.known.decide_above(scene, &left, open.id.index());
-            out.extend(sides.yes.into_iter().map(|known| Path { known, ..path.clone() }));
+            let known = open.beyond(scene(self.program, &self.conditions, &path.values), &path.known, now);
+            out.extend(known.into_iter().map(|known| Path { known, ..path.clone() }));
         }
         out
     }
 
     /// A path that leaves after some turn or other.
-    fn late(&self, open: &Open<'_>, path: &Path) -> Path {
+    fn late(&self, open: &Bound<'_>, path: &Path) -> Path {
         let mut path = path.clone();
-        let scene = scene(self.program, &self.conditions, &path.values);
-        path.known.back_to(scene, open.coarse.as_ref().unwrap_or(&open.entry), open.group, open.id.index());
+        open.late(scene(self.program, &self.conditions, &path.values), &mut path.known);
         path
     }
 
@@ -230,12 +196,8 @@ impl Runner<'_> {
 
     /// Forgets what the loop at `id..end` decides of groups that it asks in every turn.
     fn forget_decisions(&self, id: StepId, end: usize, heads: &mut [Path]) {
-        let mut groups = self.conditions.asked_in(id.index(), end);
-        groups.retain(|group| self.conditions.is_kept(*group));
         for path in heads {
-            for group in &groups {
-                path.known.without(scene(self.program, &self.conditions, &path.values), *group, id.index());
-            }
+            forget_decisions(scene(self.program, &self.conditions, &path.values), &mut path.known, id, end);
         }
     }
 
@@ -245,7 +207,7 @@ impl Runner<'_> {
         history: &[(i64, Vec<Path>)],
         period: usize,
         changes: &[i64],
-        (asked, open): (&BTreeSet<ScalarId>, Option<&Open<'_>>),
+        (asked, open): (&BTreeSet<ScalarId>, Option<&Bound<'_>>),
     ) -> Option<usize> {
         let (now, heads) = history.last()?;
         distances(history, period, changes).find(|distance| {
@@ -395,17 +357,7 @@ impl Runner<'_> {
     /// An unknown way out: a path may take it unless it has decided otherwise. How often it stayed is not remembered.
     fn leave(&self, at: usize, condition: &Affine, path: Path, stay: &mut Vec<Path>, after: &mut Vec<Path>) {
         let scene = scene(self.program, &self.conditions, &path.values);
-        let (mut known, guess, yes, no) = {
-            let sides = path.known.decide(scene, condition, at);
-            (path.known.clone(), sides.guess, !sides.yes.is_empty(), !sides.no.is_empty())
-        };
-        let group = self.conditions.group_of(self.program, &path.values, condition);
-        if let Some(group) = group.filter(|group| yes && no && self.conditions.is_asked_again(*group)) {
-            known.blur(group, at);
-        }
-        // A loop that was gone round before asks of another moment: only what other steps forgot counts.
-        let own = group.is_some_and(|group| path.known.blurred_at(group) == Some(at));
-        let guess = guess.filter(|_| !own);
+        let (yes, no, known, guess) = leave(scene, &self.conditions, &path.known, condition, at);
         let path = Path { known, guessed: path.guessed.or(guess), ..path };
         match (yes, no) {
             (true, true) => {
@@ -417,19 +369,4 @@ impl Runner<'_> {
             (false, false) => {}
         }
     }
-}
-
-/// Distances, in turns, at which a state may repeat: whole periods without a change between.
-fn distances<'h>(
-    history: &'h [(i64, Vec<Path>)],
-    period: usize,
-    changes: &'h [i64],
-) -> impl Iterator<Item = usize> + 'h {
-    let now = history.last().map_or(0, |last| last.0);
-    (1..=MAX_MULTIPLES).map(move |multiple| multiple * period).take_while(|distance| *distance < history.len()).filter(
-        move |distance| {
-            let then = history[history.len() - 1 - distance].0;
-            !changes.iter().any(|change| *change > then && *change <= now)
-        },
-    )
 }

@@ -16,6 +16,7 @@
 //! that cannot reach a space, and the order between engines (`order`).
 
 mod ahead;
+mod bound;
 mod conditions;
 mod examples;
 mod finding;

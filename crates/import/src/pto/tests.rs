@@ -442,3 +442,68 @@ fn writing_back_keeps_line_ends_and_constants() {
         .replace("  return", "  %x = arith.addi %npumem_addr_256, %npumem_addr_256 : i64\n  return");
     assert_eq!(write(&named, [0, 512]).matches("arith.constant").count(), 3);
 }
+
+/// What MLIR itself refuses: regions that do not give their values, types that nobody defines or that contradict the
+/// value, events that do not exist.
+#[test]
+fn what_the_language_refuses_is_refused() {
+    let tile = "!pto.tile_buf<loc=vec, dtype=f32, rows=16, cols=64>";
+    let half = "!pto.tile_buf<loc=vec, dtype=f32, rows=8, cols=64>";
+    let view = "!pto.partition_tensor_view<16x64xf32>";
+    let wrong = |body: &str| {
+        let text = format!(
+            "func.func @k(%c: i1, %p: memref<16x64xf32>) {{\n  %z = arith.constant 0 : index\n  %a = pto.alloc_tile : {tile}\n{body}\n  return\n}}\n"
+        );
+        read(&text, &Options::default()).map(|_| ()).unwrap_err().to_string()
+    };
+    let result = |rest: &str| format!("  %r = scf.if %c -> ({tile}) {{\n    scf.yield %a : {tile}\n  }}{rest}");
+    assert_eq!(
+        wrong(&result(" else {\n  }")),
+        "line 4, column 3: the 'else' region of this operation must end with an scf.yield of 1 values"
+    );
+    assert_eq!(
+        wrong(&result("")),
+        "line 4, column 3: an scf.if with 1 results needs an 'else' region that yields them"
+    );
+    assert_eq!(
+        wrong(&format!("  %r = scf.for %i = %z to %z step %z iter_args(%t = %a) -> ({tile}) {{\n  }}")),
+        "line 4, column 35: the step of a loop must be positive"
+    );
+    let one = "  %o = arith.constant 1 : index\n";
+    assert_eq!(
+        wrong(&format!("{one}  %r = scf.for %i = %z to %o step %o iter_args(%t = %a) -> ({tile}) {{\n  }}")),
+        "line 5, column 3: the region of this operation must end with an scf.yield of 1 values"
+    );
+    let load = |ty: &str| format!("  pto.tload ins(%p : memref<16x64xf32>) outs(%a : {ty})");
+    assert_eq!(
+        wrong(&load("!nope")),
+        "line 4, column 51: the type '!nope' is not defined: expected '!nope = ...' at the top of the file"
+    );
+    assert_eq!(wrong(&load(view)), format!("line 4, column 46: '%a' is a tile on the chip, not '{view}'"));
+    assert_eq!(wrong(&load(half)), format!("line 4, column 46: '%a' is a tile of 4096 bytes, not '{half}'"));
+    assert_eq!(
+        wrong("  pto.set_flag[<PIPE_MTE2>, <PIPE_V>, <EVENT_ID99>]"),
+        "line 4, column 39: 'EVENT_ID99' is not an event: there are EVENT_ID0 to EVENT_ID7"
+    );
+}
+
+/// The two ways to write a view of a tile name the same bytes.
+#[test]
+fn a_view_in_brackets_is_the_view() {
+    let tile = "!pto.tile_buf<loc=vec, dtype=f32, rows=16, cols=64>";
+    let half = "!pto.tile_buf<loc=vec, dtype=f32, rows=8, cols=64>";
+    let written = |view: &str| {
+        let text = format!(
+            "func.func @k(%p: memref<8x64xf32>) {{\n  %c0 = arith.constant 0 : index\n  %c8 = arith.constant 8 : index\n  %a = pto.alloc_tile : {tile}\n  {view} : {tile} -> {half}\n  pto.tload ins(%p : memref<8x64xf32>) outs(%s : {half})\n  return\n}}\n"
+        );
+        let module = read(&text, &Options::default()).unwrap_or_else(|error| panic!("{view}: {error}"));
+        let steps = &module.programs[0].program.steps;
+        let npumem_ir::program::Step::Run(operation) = &steps[0] else { panic!("{steps:?}") };
+        operation.writes[0].clone()
+    };
+    let keyword = written("%s = pto.subview %a, offsets = [%c8, %c0], sizes = [8, 64]");
+    assert_eq!(keyword.start.as_constant(), Some(8 * 64 * 4));
+    let counts: Vec<_> = keyword.extents.iter().map(|extent| (extent.count.as_constant(), extent.stride)).collect();
+    assert_eq!(counts, [(Some(8), 256), (Some(64), 4)]);
+    assert_eq!(written("%s = pto.subview %a[%c8, %c0] sizes [8, 64]"), keyword);
+}

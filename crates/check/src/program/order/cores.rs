@@ -1,7 +1,6 @@
 //! Which kind of core runs each step, and to whom flags between cores count.
 
-use npumem_ir::ScalarId;
-use npumem_ir::program::{Affine, Core, Op, Program, ScalarKind, Step, Sync};
+use npumem_ir::program::{Core, Program, Step, Sync};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The matrix core, the vector core; 0 where a program has only one kind.
@@ -111,62 +110,4 @@ fn stated(step: &Step) -> Option<usize> {
         ) => role(engine),
         _ => None,
     }
-}
-
-/// Steps whose condition or bound follows from an unknown value that another's follows from too: to decide each on its
-/// own may decide what no run does.
-pub(super) fn mutual(program: &Program) -> BTreeSet<usize> {
-    let mut by_source: BTreeMap<ScalarId, BTreeSet<usize>> = BTreeMap::new();
-    let looped = inside_loops(program);
-    for (at, step) in program.steps.iter().enumerate() {
-        let affines: Vec<&Affine> = match step {
-            Step::If(value) | Step::Leave(value) => vec![value],
-            Step::For { start, stop, step, .. } => vec![start, stop, step],
-            _ => continue,
-        };
-        let mut pending: Vec<ScalarId> = affines.iter().flat_map(|a| a.terms.iter().map(|term| term.0)).collect();
-        let mut seen = BTreeSet::new();
-        while let Some(next) = pending.pop() {
-            if !seen.insert(next) {
-                continue;
-            }
-            match &program.scalar(next).kind {
-                // Nobody knows it, and it is another value each time: of one place it decides nothing elsewhere.
-                ScalarKind::Computed(compute) if compute.op == Op::Opaque => {
-                    by_source.entry(next).or_default().insert(at);
-                }
-                ScalarKind::Computed(compute) => {
-                    pending.extend(compute.operands.iter().flat_map(|o| o.terms.iter().map(|term| term.0)));
-                }
-                ScalarKind::Argument(Some(_)) | ScalarKind::Counter => {}
-                ScalarKind::Argument(None) | ScalarKind::Grid(_) | ScalarKind::Variable => {
-                    by_source.entry(next).or_default().insert(at);
-                    // In a loop it is asked again.
-                    if looped[at] {
-                        by_source.entry(next).or_default().insert(usize::MAX);
-                    }
-                }
-            }
-        }
-    }
-    by_source.into_values().filter(|steps| steps.len() > 1).flatten().collect()
-}
-
-/// For each step, whether a loop is around it.
-fn inside_loops(program: &Program) -> Vec<bool> {
-    let (mut open, mut loops) = (Vec::new(), 0_usize);
-    let mut out = Vec::with_capacity(program.steps.len());
-    for step in &program.steps {
-        out.push(loops > 0);
-        match step {
-            Step::For { .. } | Step::Loop => {
-                open.push(true);
-                loops += 1;
-            }
-            Step::If(_) => open.push(false),
-            Step::End => loops -= usize::from(open.pop() == Some(true)),
-            _ => {}
-        }
-    }
-    out
 }

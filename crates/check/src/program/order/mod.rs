@@ -11,7 +11,8 @@
 //!
 //! Every turn of every loop counts: a loop is run until the state of the queues, up to a shift in time, is one that it
 //! had before with the same slots and events to come ([`turns`]); from there on it repeats. An unknown branch is run
-//! both ways. Where two unknown conditions may belong together, what is found is a doubt and not a fault.
+//! both ways, and never against what the path decided before ([`Known`]); where that is not remembered, what is found is
+//! a doubt and not a fault.
 //!
 //! The two kinds of core are two programs that run side by side; flags between them count where both are in the
 //! program. A program without any flag, token or full barrier leaves its order to the compiler, and nothing is said.
@@ -26,11 +27,15 @@ mod tests;
 
 use super::Options;
 use super::ahead::Tests;
+use super::bound::{Bound, SETTLING_TURNS, forget_decisions, leave as way_out};
+use super::conditions::Conditions;
 use super::finding::{Context, Event, Findings, Kind, Place, Severity};
+use super::known::{Example, Guess, Known, Scene};
+use super::loops::MAX_MULTIPLES;
 use super::memory::Slabs;
 use super::resolve::{Handles, global, resolve};
 use super::turns::{Turns, relevant, turns};
-use cores::{Cores, mutual};
+use cores::Cores;
 use npumem_ir::program::{Affine, Operation, Program, Role, Root, ScalarKind, Step, Structure, Sync, Values};
 use npumem_ir::{BufferId, ScalarId, StepId};
 use queues::{Engines, Queues, Shape, Touch, Work};
@@ -39,8 +44,6 @@ use std::rc::Rc;
 
 /// Paths that are told apart; past this many the rest is not looked at, which is said.
 const MAX_PATHS: usize = 48;
-/// A state may come back after so many periods.
-const MAX_MULTIPLES: usize = 8;
 /// Turns of a loop without a known bound whose turns never provably repeat.
 const MAX_OPEN_TURNS: usize = 64;
 /// Work of one check: statements, and what is compared of states.
@@ -78,8 +81,9 @@ pub(super) fn check(
         turns: BTreeMap::new(),
         tests,
         places: BTreeMap::new(),
-        shared_sources: mutual(program),
-        loops: 0,
+        conditions: Conditions::new(program, structure),
+        asked_with: BTreeMap::new(),
+        guess: None,
         budget: options.budget.min(MAX_WORK),
         findings,
     };
@@ -93,12 +97,16 @@ pub(super) fn check(
         values,
         handles: Rc::new(vec![None; program.handles.len()]),
         assumed: BTreeSet::new(),
+        known: Known::default(),
         queues: Queues::new(&walk.engines),
         context: None,
         guessed: fragment,
     };
     for path in walk.block(0, program.steps.len(), vec![start]) {
-        path.queues.stuck(&walk.engines, walk.findings);
+        path.queues.stuck(&walk.engines, path.guessed, walk.findings);
+    }
+    if let Some((guess, values)) = walk.guess {
+        walk.findings.guessed(guess, values);
     }
 }
 
@@ -108,6 +116,8 @@ struct Path {
     handles: Handles,
     /// Truths that a branch assumed and a later one tests again.
     assumed: BTreeSet<ScalarId>,
+    /// What it decided of values that nobody knows.
+    known: Known,
     queues: Queues,
     context: Context,
     /// It took a side, or a number of turns, that other sides may contradict.
@@ -120,6 +130,7 @@ struct Mark {
     values: Vec<Option<i64>>,
     handles: Handles,
     shape: Shape,
+    known: Known,
 }
 
 struct Walk<'a> {
@@ -135,12 +146,13 @@ struct Walk<'a> {
     relevant_list: Vec<ScalarId>,
     turns: BTreeMap<usize, Rc<Turns>>,
     tests: Tests,
-    /// Steps whose condition or bound shares an unknown source with another's.
-    shared_sources: BTreeSet<usize>,
+    conditions: Conditions,
+    /// For each loop, what it asks together with its counter.
+    asked_with: BTreeMap<usize, Rc<BTreeSet<ScalarId>>>,
+    /// The first decision that was guessed, and values with which it comes about.
+    guess: Option<(Guess, Vec<(ScalarId, i64)>)>,
     /// Numbers of the caller's memory: whose, and what of the first byte is open.
     places: BTreeMap<(BufferId, Vec<(ScalarId, i64)>), u32>,
-    /// Loops around the current step.
-    loops: usize,
     budget: u64,
     findings: &'a mut Findings,
 }
@@ -233,6 +245,8 @@ impl Walk<'_> {
                             &mut path.handles,
                             assign,
                         );
+                        let scene = scene(self.program, &self.conditions, &path.values);
+                        assign.scalars.iter().for_each(|(target, _)| path.known.set(scene, *target, at));
                     }
                 }
                 Step::If(condition) => {
@@ -242,20 +256,16 @@ impl Walk<'_> {
                 }
                 Step::For { counter, start, stop, step } => {
                     let end = self.structure.partner(id).index();
-                    self.loops += 1;
                     let mut after = Vec::new();
                     for path in paths {
                         after.extend(self.counted(id, (*counter, start, stop, step), end, path));
                     }
-                    self.loops -= 1;
                     paths = self.distinct(after, end);
                     at = end;
                 }
                 Step::Loop => {
                     let end = self.structure.partner(id).index();
-                    self.loops += 1;
                     paths = self.uncounted(id, end, paths);
-                    self.loops -= 1;
                     at = end;
                 }
                 Step::Leave(_) | Step::Else | Step::End => {}
@@ -265,9 +275,24 @@ impl Walk<'_> {
         paths
     }
 
-    /// Whether an unknown condition or bound at this step may be decided any way, whatever was decided elsewhere.
-    fn is_free(&self, at: usize) -> bool {
-        !self.shared_sources.contains(&at)
+    /// The path with what it now knows; `None` when no run goes on like that.
+    fn decided(&mut self, path: &Path, known: Known, guess: Option<Guess>, at: usize) -> Option<Path> {
+        let mut path = Path { known, ..path.clone() };
+        let mut guess = guess;
+        if !path.known.is_empty() || guess.is_some() {
+            let example = path.known.example(scene(self.program, &self.conditions, &path.values));
+            match example {
+                Example::Impossible => return None,
+                Example::Unclear => guess = guess.or(Some(Guess { first: at, second: at })),
+                Example::Found(_) => {}
+            }
+            if let (Some(guess), None) = (guess, &self.guess) {
+                let values = if let Example::Found(values) = example { values } else { Vec::new() };
+                self.guess = Some((guess, values));
+            }
+        }
+        path.guessed |= guess.is_some();
+        Some(path)
     }
 
     fn branch(&mut self, id: StepId, condition: &Affine, end: usize, paths: Vec<Path>) -> Vec<Path> {
@@ -279,22 +304,18 @@ impl Walk<'_> {
                 Some(0) => other.push(path),
                 Some(_) => first.push(path),
                 None => {
-                    let (mut yes, mut no) = (path.clone(), path);
-                    match sticky {
-                        Some(scalar) => {
-                            for (side, truth) in [(&mut yes, 1), (&mut no, 0)] {
+                    let scene = scene(self.program, &self.conditions, &path.values);
+                    let sides = path.known.decide(scene, condition, id.index());
+                    for (list, known, truth) in [(&mut first, sides.yes, 1), (&mut other, sides.no, 0)] {
+                        for known in known {
+                            let Some(mut side) = self.decided(&path, known, sides.guess, id.index()) else { continue };
+                            if let Some(scalar) = sticky {
                                 side.values.set(scalar, Some(truth));
                                 side.assumed.insert(scalar);
                             }
-                        }
-                        None => {
-                            let guess = !self.is_free(id.index());
-                            yes.guessed |= guess;
-                            no.guessed |= guess;
+                            list.push(side);
                         }
                     }
-                    first.push(yes);
-                    other.push(no);
                 }
             }
         }
@@ -323,6 +344,8 @@ impl Walk<'_> {
         let mut marks: Vec<(Mark, bool)> = Vec::new();
         for mut path in paths {
             self.tests.forget(&mut path.assumed, &mut path.values, at);
+            // That a run decides like this was shown when it was decided.
+            path.known.drop_asked(scene(self.program, &self.conditions, &path.values), at);
             path.queues.sweep(&self.engines);
             let mark = self.mark(&path);
             match marks.iter().position(|(known, _)| *known == mark) {
@@ -349,7 +372,12 @@ impl Walk<'_> {
     fn mark(&self, path: &Path) -> Mark {
         let counts = |scalar: &&ScalarId| !matches!(self.program.scalar(**scalar).kind, ScalarKind::Counter);
         let values = self.relevant_list.iter().filter(counts).map(|scalar| path.values.stored(*scalar)).collect();
-        Mark { values, handles: path.handles.clone(), shape: path.queues.shape(&self.engines) }
+        Mark {
+            values,
+            handles: path.handles.clone(),
+            shape: path.queues.shape(&self.engines),
+            known: path.known.clone(),
+        }
     }
 
     fn marks(&self, heads: &[Path]) -> Vec<Mark> {
@@ -368,20 +396,32 @@ impl Walk<'_> {
     fn counted(
         &mut self,
         id: StepId,
-        (counter, start, stop, by): (ScalarId, &Affine, &Affine, &Affine),
+        (counter, start_sum, stop_sum, by): (ScalarId, &Affine, &Affine, &Affine),
         end: usize,
         path: Path,
     ) -> Vec<Path> {
         let outer = path.context.clone();
         let before = path.values.stored(counter);
         let value = |affine: &Affine| path.values.affine(self.program, affine);
-        let (start, stop, by) = (value(start), value(stop), value(by).filter(|by| *by > 0));
-        let free = self.is_free(id.index()) && self.loops == 1;
+        let (start, stop, by) = (value(start_sum), value(stop_sum), value(by).filter(|by| *by > 0));
+        // Turns that nobody can count: where other steps ask for what decides them, the number of them is a guess.
+        let length = stop_sum.minus(start_sum);
+        let group = self.conditions.group_of(self.program, &path.values, &length);
+        let free = !group.is_some_and(|group| self.conditions.is_asked_again(group));
         let turns = self.turns_of(id);
         let changes = turns.changes(|rest| path.values.affine(self.program, rest));
         let period = turns.period.and_then(|period| usize::try_from(period).ok());
         let counts = start.is_some() && by.is_some();
         let (mut now, by) = (start.unwrap_or(0), by.unwrap_or(1));
+        let open = match (stop, counts) {
+            (None, true) => {
+                let scene = scene(self.program, &self.conditions, &path.values);
+                Bound::of(scene, &path.known, id, stop_sum, now.saturating_add(by))
+            }
+            _ => None,
+        };
+        let asked = self.asked_with(id, counter, end);
+        let mut forgetting = !counts;
         let (mut after, mut heads): (Vec<Path>, Vec<Path>) = (Vec::new(), vec![path]);
         let mut history: Vec<(i64, Vec<Mark>)> = Vec::new();
         let mut turn = 0_usize;
@@ -391,8 +431,18 @@ impl Walk<'_> {
                 break;
             }
             if stop.is_none() || !counts {
-                after.extend(heads.iter().cloned().map(|path| Path { guessed: path.guessed | !free, ..path }));
+                match &open {
+                    Some(open) => {
+                        let (on, ends) = self.ends(open, std::mem::take(&mut heads), now, (turn, forgetting));
+                        heads = on;
+                        after.extend(ends);
+                    }
+                    None => after.extend(heads.iter().cloned().map(|path| self.uncounted_end(path, free, id))),
+                }
                 after = self.distinct(after, end);
+                if heads.is_empty() {
+                    break;
+                }
             }
             if let Some(period) = period {
                 heads.iter_mut().for_each(|path| path.queues.sweep(&self.engines));
@@ -402,12 +452,22 @@ impl Walk<'_> {
                 if history.len() > (period * MAX_MULTIPLES + 1).min(MAX_HISTORY.max(period + 1)) {
                     history.remove(0);
                 }
-                if let Some(distance) = repeats(&history, period, &changes) {
+                let by_bound = open.as_ref().map(|open| open.stop);
+                if let Some(distance) = self.repeats(&history, period, &changes, (&asked, by_bound), &heads[0].values) {
                     let next = changes.iter().copied().find(|change| *change > now);
                     let limit = match (next, stop.filter(|_| counts)) {
                         (Some(next), Some(stop)) => next.min(stop),
                         (Some(limit), None) | (None, Some(limit)) => limit,
-                        (None, None) => break,
+                        (None, None) => {
+                            if let Some(open) = &open {
+                                for mut path in std::mem::take(&mut heads) {
+                                    open.late(scene(self.program, &self.conditions, &path.values), &mut path.known);
+                                    after.push(path);
+                                }
+                                after = self.distinct(after, end);
+                            }
+                            break;
+                        }
                     };
                     let stride = i64::try_from(distance).unwrap_or(i64::MAX).saturating_mul(by);
                     let mut jump = limit.saturating_sub(now) / stride.max(1);
@@ -420,8 +480,17 @@ impl Walk<'_> {
                         heads.iter_mut().for_each(|path| path.queues.passed_over(body.clone()));
                         now += jump * stride;
                         history.clear();
+                        if let Some(open) = &open {
+                            heads = self.put_off(open, heads, now);
+                        }
                         continue;
                     }
+                } else if !forgetting && turn >= SETTLING_TURNS && repeats_but_for_decisions(&history, period, &changes)
+                {
+                    forgetting = true;
+                    history.clear();
+                    self.forget_decisions(id, end, &mut heads);
+                    heads = self.distinct(heads, id.index());
                 }
             }
             turn += 1;
@@ -438,8 +507,12 @@ impl Walk<'_> {
             for path in &mut heads {
                 path.values.set(counter, shown);
                 path.context = Some(Rc::new(Place::Turn(counter, shown, outer.clone())));
+                path.known.turn(scene(self.program, &self.conditions, &path.values), Some(counter), (id.index(), end));
             }
             heads = self.block(id.index() + 1, end, heads);
+            if forgetting {
+                self.forget_decisions(id, end, &mut heads);
+            }
             heads = self.distinct(heads, id.index());
             match now.checked_add(by) {
                 Some(next) => now = next,
@@ -454,6 +527,70 @@ impl Walk<'_> {
             path.values.set(counter, before);
         }
         after
+    }
+
+    /// A way out of a loop after turns that nobody can count.
+    fn uncounted_end(&mut self, path: Path, free: bool, id: StepId) -> Path {
+        if free {
+            return path;
+        }
+        if self.guess.is_none() {
+            self.guess = Some((Guess { first: id.index(), second: id.index() }, Vec::new()));
+        }
+        Path { guessed: true, ..path }
+    }
+
+    /// The paths that take one more turn, and those that leave.
+    fn ends(&mut self, open: &Bound<'_>, heads: Vec<Path>, now: i64, turn: (usize, bool)) -> (Vec<Path>, Vec<Path>) {
+        let (mut on, mut ends) = (Vec::new(), Vec::new());
+        for path in heads {
+            let scene = scene(self.program, &self.conditions, &path.values);
+            let (more, none, guess) = open.ends(scene, &path.known, now, turn);
+            on.extend(more.into_iter().filter_map(|known| self.decided(&path, known, guess, open.id.index())));
+            ends.extend(none.into_iter().filter_map(|known| self.decided(&path, known, guess, open.id.index())));
+        }
+        (on, ends)
+    }
+
+    /// Turns up to `now` are passed over: those who are there have a bound beyond.
+    fn put_off(&self, open: &Bound<'_>, heads: Vec<Path>, now: i64) -> Vec<Path> {
+        let mut out = Vec::new();
+        for path in heads {
+            let known = open.beyond(scene(self.program, &self.conditions, &path.values), &path.known, now);
+            out.extend(known.into_iter().map(|known| Path { known, ..path.clone() }));
+        }
+        out
+    }
+
+    fn forget_decisions(&self, id: StepId, end: usize, heads: &mut [Path]) {
+        for path in heads {
+            forget_decisions(scene(self.program, &self.conditions, &path.values), &mut path.known, id, end);
+        }
+    }
+
+    fn asked_with(&mut self, id: StepId, counter: ScalarId, end: usize) -> Rc<BTreeSet<ScalarId>> {
+        let entry = self.asked_with.entry(id.index());
+        let found = || Rc::new(self.conditions.asked_with(self.program, counter, (id.index(), end)));
+        Rc::clone(entry.or_insert_with(found))
+    }
+
+    /// The distance in turns at which the last state repeats an earlier one, nothing changing between.
+    fn repeats(
+        &self,
+        history: &[(i64, Vec<Mark>)],
+        period: usize,
+        changes: &[i64],
+        (asked, stop): (&BTreeSet<ScalarId>, Option<&Affine>),
+        values: &Values,
+    ) -> Option<usize> {
+        let (now, heads) = history.last()?;
+        let scene = scene(self.program, &self.conditions, values);
+        distances(history, period, changes).find(|distance| {
+            let (then, earlier) = &history[history.len() - 1 - distance];
+            let stop = stop.map(|stop| (stop, now.saturating_sub(*then)));
+            earlier.len() == heads.len()
+                && earlier.iter().zip(heads).all(|(a, b)| a.alike(b) && b.known.follows(scene, &a.known, asked, stop))
+        })
     }
 
     /// A loop that leaves by a condition.
@@ -488,20 +625,29 @@ impl Walk<'_> {
                 after.append(&mut heads);
                 break;
             }
+            for path in &mut heads {
+                path.known.turn(scene(self.program, &self.conditions, &path.values), None, (id.index(), end));
+            }
             let mut from = id.index() + 1;
             for leave in &leaves {
                 heads = self.block(from, *leave, heads);
                 let Step::Leave(condition) = &self.program.steps[*leave] else { continue };
-                let guess = !self.is_free(*leave);
                 let mut stay = Vec::new();
-                for mut path in heads {
+                for path in heads {
                     match path.values.affine(self.program, condition) {
                         Some(0) => after.push(path),
                         Some(_) => stay.push(path),
                         None => {
-                            path.guessed |= guess;
-                            after.push(path.clone());
-                            stay.push(path);
+                            let scene = scene(self.program, &self.conditions, &path.values);
+                            let (stays, leaves, known, guess) =
+                                way_out(scene, &self.conditions, &path.known, condition, *leave);
+                            let Some(path) = self.decided(&path, known, guess, *leave) else { continue };
+                            if leaves {
+                                after.push(path.clone());
+                            }
+                            if stays {
+                                stay.push(path);
+                            }
                         }
                     }
                 }
@@ -509,6 +655,9 @@ impl Walk<'_> {
                 from = leave + 1;
             }
             heads = self.block(from, end, heads);
+            if turn > 1 {
+                self.forget_decisions(id, end, &mut heads);
+            }
             heads = self.distinct(heads, id.index());
             after = self.distinct(after, end);
         }
@@ -524,7 +673,7 @@ impl Walk<'_> {
         let event = Event { step: id, context: path.context.clone() };
         let on = path.queues.give(&self.engines, engine, work, (event, path.guessed), self.findings);
         if !on {
-            path.queues.stuck(&self.engines, self.findings);
+            path.queues.stuck(&self.engines, path.guessed, self.findings);
         }
         if path.queues.flooded {
             let why = "an event is raised hundreds of times before anybody waits for it";
@@ -639,13 +788,39 @@ impl Walk<'_> {
     }
 }
 
-/// The distance in turns at which the last state repeats an earlier one, nothing changing between.
-fn repeats(history: &[(i64, Vec<Mark>)], period: usize, changes: &[i64]) -> Option<usize> {
-    let (now, heads) = history.last()?;
-    (1..=MAX_MULTIPLES).map(|multiple| multiple * period).take_while(|distance| *distance < history.len()).find(
-        |distance| {
-            let (then, earlier) = &history[history.len() - 1 - distance];
-            !changes.iter().any(|change| change > then && change <= now) && earlier == heads
+impl Mark {
+    /// The same, whatever was decided on the way.
+    fn alike(&self, other: &Mark) -> bool {
+        self.values == other.values && self.handles == other.handles && self.shape == other.shape
+    }
+}
+
+fn scene<'a>(program: &'a Program, conditions: &'a Conditions, values: &'a Values) -> Scene<'a> {
+    Scene { program, conditions, values }
+}
+
+/// Whether the states of the last turn are all among those of an earlier one and the other way round, whatever was
+/// decided on the way.
+fn repeats_but_for_decisions(history: &[(i64, Vec<Mark>)], period: usize, changes: &[i64]) -> bool {
+    let Some((_, heads)) = history.last() else { return false };
+    distances(history, period, changes).any(|distance| {
+        let (_, earlier) = &history[history.len() - 1 - distance];
+        let among = |a: &[Mark], b: &[Mark]| a.iter().all(|one| b.iter().any(|other| one.alike(other)));
+        among(earlier, heads) && among(heads, earlier)
+    })
+}
+
+/// Distances, in turns, at which a state may repeat: whole periods without a change between.
+pub(super) fn distances<'h, T>(
+    history: &'h [(i64, T)],
+    period: usize,
+    changes: &'h [i64],
+) -> impl Iterator<Item = usize> + 'h {
+    let now = history.last().map_or(0, |last| last.0);
+    (1..=MAX_MULTIPLES).map(move |multiple| multiple * period).take_while(|distance| *distance < history.len()).filter(
+        move |distance| {
+            let then = history[history.len() - 1 - distance].0;
+            !changes.iter().any(|change| *change > then && *change <= now)
         },
     )
 }

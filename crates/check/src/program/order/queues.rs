@@ -446,7 +446,7 @@ impl Queues {
     }
 
     /// At the end of the program: what still waits waits for ever.
-    pub fn stuck(&self, engines: &Engines, findings: &mut Findings) {
+    pub fn stuck(&self, engines: &Engines, guessed: bool, findings: &mut Findings) {
         let mut fronts: Vec<&Entry> = self.blocked.iter().filter_map(VecDeque::front).collect();
         fronts.sort_by_key(|entry| entry.event.step);
         for entry in fronts {
@@ -465,7 +465,7 @@ impl Queues {
                     _ => false,
                 });
             let behind = given.map(|other| other.event.at());
-            let severity = if entry.guessed { Severity::Doubt } else { Severity::Fault };
+            let severity = if entry.guessed || guessed { Severity::Doubt } else { Severity::Fault };
             findings.push(severity, Kind::Deadlock { at: entry.event.at(), flag, behind });
         }
     }

@@ -33,7 +33,16 @@ impl<'s> Lowering<'s, '_> {
                 let values = op.values();
                 let (name, at) =
                     values.first().copied().ok_or_else(|| self.error(op.start, "an operand is missing"))?;
-                self.get(name, at)?
+                let value = self.get(name, at)?;
+                let narrow = |ty: Option<&&str>| ty.is_some_and(|ty| ty.trim() == "i1");
+                match (short, value) {
+                    // One bit: all ones, or the lowest of many.
+                    ("extsi", Value::Int(value)) if narrow(op.types().first()) => Value::Int(value.times(-1)),
+                    ("trunci", Value::Int(value)) if narrow(op.types().last()) => {
+                        Value::Int(self.builder.value(Op::Rem, vec![value, Affine::constant(2)]))
+                    }
+                    (_, value) => value,
+                }
             }
             _ => self.compute(op, short)?,
         };
@@ -57,6 +66,8 @@ impl<'s> Lowering<'s, '_> {
         };
         match ty {
             Type::Int => literal(text)
+                // One bit, of which -1 is all.
+                .map(|number| if op.types().first().is_some_and(|ty| ty.trim() == "i1") { number & 1 } else { number })
                 .map(|number| Value::Int(Affine::constant(number)))
                 .ok_or_else(|| self.error(at, format!("'{text}' is not an integer that fits 64 bits"))),
             Type::Real => {
@@ -84,6 +95,9 @@ impl<'s> Lowering<'s, '_> {
             } else {
                 Value::Int(self.opaque())
             });
+        }
+        if matches!(short, "andi" | "ori" | "xori") && op.types().first().is_some_and(|ty| ty.trim() == "i1") {
+            operands = operands.into_iter().map(|value| self.truth(value)).collect();
         }
         let predicate = op.clauses.iter().find_map(|clause| match clause {
             Clause::Word(word) => Some(*word),

@@ -217,7 +217,8 @@ impl<'s> Lowering<'s, '_> {
             Type::Int => {
                 let bound = self.options.dims.get(plain).copied();
                 let name = self.scalar_name(plain);
-                Value::Int(Affine::scalar(self.builder.argument(name, bound)))
+                let value = Affine::scalar(self.builder.argument(name, bound));
+                Value::Int(if ty.trim() == "i1" { self.truth(value) } else { value })
             }
             Type::Real => Value::NamedReal(plain.to_owned()),
             Type::Other => Value::Other,

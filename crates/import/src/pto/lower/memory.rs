@@ -5,7 +5,7 @@ use crate::pto::parse::{Clause, Entry, RawOp};
 use crate::pto::scope::{Memory, Value};
 use crate::pto::types::{TileType, Type};
 use crate::pto::{PtoError, Site, SiteForm};
-use npumem_ir::program::{Access, Affine, Buffer, Extent, Layout, Op, Role, Root};
+use npumem_ir::program::{Access, Affine, Buffer, Extent, Layout, Role, Root};
 use npumem_ir::{Alignment, BufferId, ElementType, HandleId};
 
 /// Bytes of an element in memory, as strides count it; sub-byte elements have no stride of their own.
@@ -511,7 +511,8 @@ impl<'s> Lowering<'s, '_> {
         let mut values = Vec::new();
         for (_, count) in &op.results {
             for _ in 0..*count {
-                values.push(Value::Int(Affine::scalar(self.builder.computed(Op::Opaque, Vec::new()))));
+                let value = self.opaque();
+                values.push(Value::Int(value));
             }
         }
         self.set_results(&op.results, values);

@@ -11,6 +11,7 @@ mod operations;
 mod queues;
 mod regions;
 mod scratch;
+mod stated;
 mod sync;
 
 use super::lines::Lines;
@@ -224,8 +225,26 @@ impl<'s, 'i> Lowering<'s, 'i> {
             .ok_or_else(|| self.error(at, format!("'{text}' is not a number that fits 64 bits")))
     }
 
+    /// A value that nobody knows: one for each turn of the loops around it, the same for the whole run outside of them.
     fn opaque(&mut self) -> Affine {
-        Affine::scalar(self.builder.computed(Op::Opaque, Vec::new()))
+        let mut of = vec![Affine::constant(0)];
+        for region in self.frames.iter().flat_map(|frame| &frame.regions) {
+            match region {
+                Region::For { counter, .. } => of.push(Affine::scalar(*counter)),
+                Region::If { .. } | Region::Section(_) => {}
+                // Turns without a counter: another value at every look.
+                Region::Before { .. } | Region::After { .. } | Region::Unknown => {
+                    of.clear();
+                    break;
+                }
+            }
+        }
+        Affine::scalar(self.builder.computed(Op::Opaque, of))
+    }
+
+    /// A value of type `i1` as 0 or 1.
+    fn truth(&mut self, value: Affine) -> Affine {
+        self.builder.value(Op::Ne, vec![value, Affine::constant(0)])
     }
 
     /// A type; `text` is a piece of the source, so a fault is shown where it stands.
@@ -285,6 +304,7 @@ impl<'s, 'i> Lowering<'s, 'i> {
     }
 
     fn operation(&mut self, op: &RawOp<'s>) -> Result<(), PtoError> {
+        self.check_types(op)?;
         match op.name {
             "return" | "func.return" => {
                 let mut returned = Vec::new();

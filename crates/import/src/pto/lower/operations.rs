@@ -15,8 +15,9 @@ impl<'s> Lowering<'s, '_> {
             "alloc_tile" => self.alloc_tile(op),
             "pointer_cast" => self.pointer_cast(op),
             "make_tensor_view" => self.tensor_view(op),
-            "partition_view" | "subview" => self.part(op, "offsets"),
-            "subset" => self.part(op, ""),
+            // `%t, offsets = [..]`, or `%t[..]`.
+            "partition_view" | "subview" if op.group("offsets").is_some() => self.part(op, "offsets"),
+            "partition_view" | "subview" | "subset" => self.part(op, ""),
             "addptr" => self.add_pointer(op),
             "treshape" | "bitcast" | "bind_tile" | "tbitcast" => self.reshape(op),
             "tassign" => self.tassign(op),

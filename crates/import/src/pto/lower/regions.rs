@@ -28,16 +28,36 @@ impl Carried {
     }
 }
 
+/// How the region of an operation with results ends: every one must give them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    /// First byte of the operation.
+    at: usize,
+    /// The region being walked has given its values.
+    yielded: bool,
+    /// An `else` was met.
+    otherwise: bool,
+}
+
+impl Ends {
+    fn of(op: &RawOp<'_>) -> Self {
+        Ends { at: op.start, yielded: false, otherwise: false }
+    }
+}
+
 /// A region being walked.
 #[derive(Debug)]
 pub(super) enum Region<'s> {
     For {
+        counter: ScalarId,
         carried: Vec<Carried>,
         results: Vec<(&'s str, usize)>,
+        ends: Ends,
     },
     If {
         carried: Vec<Carried>,
         results: Vec<(&'s str, usize)>,
+        ends: Ends,
     },
     /// The condition part: initial values, and the ones that leave.
     Before {
@@ -124,7 +144,12 @@ impl<'s> Lowering<'s, '_> {
         for (name, one) in names.iter().zip(&carried) {
             self.set(name, one.value());
         }
-        self.frame().regions.push(Region::For { carried, results: op.results.clone() });
+        self.frame().regions.push(Region::For {
+            counter: id,
+            carried,
+            results: op.results.clone(),
+            ends: Ends::of(op),
+        });
         Ok(())
     }
 
@@ -159,7 +184,7 @@ impl<'s> Lowering<'s, '_> {
         }
         self.builder.begin_if(condition);
         self.frame().scope.enter();
-        self.frame().regions.push(Region::If { carried, results: op.results.clone() });
+        self.frame().regions.push(Region::If { carried, results: op.results.clone(), ends: Ends::of(op) });
         Ok(())
     }
 
@@ -243,6 +268,27 @@ impl<'s> Lowering<'s, '_> {
             }
         }
         self.emit_assign(assign);
+        if let Some(Region::For { ends, .. } | Region::If { ends, .. }) = self.frame().regions.last_mut() {
+            ends.yielded = true;
+        }
+        Ok(())
+    }
+
+    /// A region of an operation that carries values must have given them.
+    fn gives_all(&self, carried: &[Carried], ends: Ends, whole: bool) -> Result<(), PtoError> {
+        if carried.is_empty() {
+            return Ok(());
+        }
+        let count = carried.len();
+        if !ends.yielded {
+            let region = if ends.otherwise { "the 'else' region" } else { "the region" };
+            let problem = format!("{region} of this operation must end with an scf.yield of {count} values");
+            return Err(self.error(ends.at, problem));
+        }
+        if !whole {
+            let problem = format!("an scf.if with {count} results needs an 'else' region that yields them");
+            return Err(self.error(ends.at, problem));
+        }
         Ok(())
     }
 
@@ -255,9 +301,11 @@ impl<'s> Lowering<'s, '_> {
     /// `else`, `do`.
     pub(super) fn next_region(&mut self, word: &str) -> Result<(), PtoError> {
         match (word, self.frame().regions.pop()) {
-            ("else", Some(Region::If { carried, results })) => {
+            ("else", Some(Region::If { carried, results, ends })) => {
+                self.gives_all(&carried, ends, true)?;
                 self.step(Step::Else);
-                self.frame().regions.push(Region::If { carried, results });
+                let ends = Ends { yielded: false, otherwise: true, ..ends };
+                self.frame().regions.push(Region::If { carried, results, ends });
             }
             ("do", Some(Region::Before { carried, leaving, results })) => {
                 self.frame().regions.push(Region::After { carried, leaving, results });
@@ -304,7 +352,13 @@ impl<'s> Lowering<'s, '_> {
         match region {
             Region::Section(core) => self.frame().core = core,
             Region::Unknown => self.step(Step::End),
-            Region::For { carried, results } | Region::If { carried, results } => {
+            Region::For { carried, results, ends, .. } => {
+                self.gives_all(&carried, ends, true)?;
+                self.step(Step::End);
+                self.set_results(&results, carried.iter().map(Carried::value).collect());
+            }
+            Region::If { carried, results, ends } => {
+                self.gives_all(&carried, ends, ends.otherwise)?;
                 self.step(Step::End);
                 self.set_results(&results, carried.iter().map(Carried::value).collect());
             }

@@ -12,6 +12,8 @@ fn inner(text: &str) -> &str {
     text.rsplit_once('<').map_or(text, |(_, rest)| rest.trim_end_matches('>')).trim()
 }
 
+/// Events between two engines that have a name.
+const EVENT_IDS: i64 = 8;
 /// Events of one array.
 const MAX_EVENTS: usize = 64;
 
@@ -145,7 +147,11 @@ impl<'s> Lowering<'s, '_> {
         let name = inner(text);
         match name.strip_prefix("EVENT_ID") {
             Some(number) => {
-                let number = number.parse::<i64>().map_err(|_| self.error(*at, format!("'{name}' is not an event")))?;
+                let number = number.parse::<i64>().ok().filter(|number| (0..EVENT_IDS).contains(number));
+                let number = number.ok_or_else(|| {
+                    let last = EVENT_IDS - 1;
+                    self.error(*at, format!("'{name}' is not an event: there are EVENT_ID0 to EVENT_ID{last}"))
+                })?;
                 Ok(Affine::constant(number))
             }
             None => self.int(text, *at),

@@ -26,6 +26,8 @@ pub struct Checked {
     pub device: String,
     /// The verdict.
     pub verdict: ProgramVerdict,
+    /// What is to be said of the plan beside it.
+    pub notes: Vec<String>,
 }
 
 /// Whether `check` was called on kernels: folders, `.pto` files, program texts.
@@ -198,7 +200,7 @@ fn check_file(
     let mut names = std::mem::take(&mut file.dims);
     if file.kernels.is_empty() {
         // An empty or cut-off file must not pass a gate.
-        return Err(format!("{}: there is no function with a body in it", path.display()));
+        return Err(format!("{}:1:1: there is no function with a body in it", path.display()));
     }
     let mut device = device(&args.device, file.target.as_deref())?;
     if args.device.device.is_none() && file.target.is_none() && file.is_pto {
@@ -220,8 +222,13 @@ fn check_file(
         None => None,
     };
     for (index, one) in file.kernels.iter().enumerate() {
+        let mut notes = Vec::new();
         let program = match (&plans, &before) {
-            (Some(plans), _) => kernel::with_plan(&one.program, &plans[index]).map_err(place)?,
+            (Some(plans), _) => {
+                let (program, said) = kernel::with_plan(&one.program, &plans[index], &device).map_err(place)?;
+                notes = said;
+                program
+            }
             (None, Some((path, before))) => {
                 let unplanned = before_planning(before, path, &one.program, file.kernels.len() == 1)?;
                 kernel::with_addresses_of(unplanned, &one.program).map_err(place)?
@@ -230,7 +237,7 @@ fn check_file(
         };
         let separate = plans.is_some() || before.is_some();
         let verdict = kernel::check(&program, &device, separate).map_err(place)?;
-        checked.push(Checked { path: path.to_path_buf(), program, device: device.name.clone(), verdict });
+        checked.push(Checked { path: path.to_path_buf(), program, device: device.name.clone(), verdict, notes });
     }
     Ok(names)
 }
@@ -292,6 +299,9 @@ fn told(
             let message = report::text::printable(&message);
             let _ = writeln!(out, "  {} {}: {message}{again}", severity(finding.severity), finding.kind.word());
         }
+        for note in &one.notes {
+            let _ = writeln!(out, "  note: {note}");
+        }
         if one.verdict.findings.len() > shown {
             let _ = writeln!(out, "  ... and {} more (--top 0 shows all)", one.verdict.findings.len() - shown);
         }
@@ -334,6 +344,7 @@ fn kernel_json(one: &Checked) -> Value {
         "findings": one.verdict.findings.iter().map(|finding| finding_json(&one.program, finding)).collect::<Vec<_>>(),
         "truncated": one.verdict.truncated,
         "statements_run": one.verdict.work,
+        "notes": one.notes,
     })
 }
 
@@ -360,6 +371,10 @@ pub fn finding_json(program: &Program, finding: &Finding) -> Value {
         "buffers": names,
         "again": finding.again,
     });
+    if !finding.example.is_empty() {
+        let named = finding.example.iter().map(|(id, number)| (program.scalar(*id).name.clone(), json!(number)));
+        value["example"] = Value::Object(named.collect());
+    }
     if let Some(bytes) = finding.kind.bytes() {
         value["bytes"] = json!({"start": bytes.start.0, "end": bytes.end.0, "size": bytes.size().0});
     }

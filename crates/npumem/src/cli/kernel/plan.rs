@@ -21,7 +21,10 @@ pub fn run(args: &PlanArgs, path: &Path, source: &str, color: Color) -> Outcome 
     let device = super::check::device(&args.device, file.target.as_deref())?;
     let placement = resolve::placement(args.effort, args.budget, args.seed, args.threads, &args.without)?;
     if file.kernels.is_empty() {
-        return Err(format!("{}: there is no function with a body in it", path.display()));
+        return Err(format!("{}:1:1: there is no function with a body in it", path.display()));
+    }
+    if let Some(output) = &args.output {
+        form_of(output, file.is_pto)?;
     }
     let mut plans = Vec::new();
     for one in &file.kernels {
@@ -69,10 +72,33 @@ pub fn run(args: &PlanArgs, path: &Path, source: &str, color: Color) -> Outcome 
     })
 }
 
+/// A form of a kernel's plan.
+#[derive(PartialEq, Eq)]
+enum Form {
+    Json,
+    /// The kernel's own text, with its addresses.
+    Source,
+}
+
+/// The form that the ending of a file's name asks for; a name without one gets the kernel's own text.
+fn form_of(output: &Path, is_pto: bool) -> Result<Form, String> {
+    let ending = output.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let source = if is_pto { ["pto", "mlir"] } else { ["npumem", "txt"] };
+    match ending.as_deref() {
+        Some("json") => Ok(Form::Json),
+        None => Ok(Form::Source),
+        Some(ending) if source.contains(&ending) => Ok(Form::Source),
+        Some(ending) => Err(format!(
+            "{}: a kernel's plan is not written as '.{ending}': name it .json (the plan), or .{} (the kernel with its addresses)",
+            output.display(),
+            source[0]
+        )),
+    }
+}
+
 /// The plans in the form that the file's name asks for.
 fn write_plans(output: &Path, source: &str, file: &kernel::KernelFile, plans: &[KernelPlan]) -> Result<(), String> {
-    let json = output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
-    let content = if json {
+    let content = if form_of(output, file.is_pto)? == Form::Json {
         plans_json(plans)
     } else if source.contains('\u{fffd}') {
         // What is not UTF-8 was replaced on reading, and would not come back as it was.
