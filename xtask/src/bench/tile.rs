@@ -4,6 +4,7 @@
 use crate::shell::run as shell_run;
 use npumem::open;
 use npumem::simulate::{Request, simulate};
+use npumem::simulator::Detail;
 use npumem::tile::model::tiles;
 use npumem::tiling::{Goal, Slots, io_bound, parse, program, two_level};
 use npumem::{catalogue, onnx};
@@ -105,9 +106,21 @@ fn traffic(known: &[Recorded]) -> Result<Vec<Value>, String> {
     Ok(rows)
 }
 
-/// One operator on devices: how long the search takes.
+/// What the simulator finds; nothing when the device lacks a figure for it.
+fn cycles(program: &npumem::ir::Program, device: &npumem::ir::Device, detail: Detail) -> Option<f64> {
+    let mut request = Request { advice: Some(false), ..Request::default() };
+    request.options.detail = detail;
+    let done = simulate(program, device, &request, &[]).ok()?;
+    let report: Value = serde_json::from_str(&done.report.to_json().ok()?).ok()?;
+    report["cycles"].as_f64()
+}
+
+/// One operator on devices: how long the search takes, and how far what it says is from what the simulator finds.
 fn devices() -> Result<Vec<Value>, String> {
-    println!("\n{:<16} {:<14} {:>10} {:>10} {:>8}", "workload", "device", "us", "x roof", "ms");
+    println!(
+        "\n{:<16} {:<14} {:>10} {:>10} {:>8} {:>8} {:>8}",
+        "workload", "device", "us", "x roof", "ms", "to fast", "to detailed"
+    );
     let mut rows = Vec::new();
     for (name, spec) in WORKLOADS {
         for device in ["ascend-910b2", "nvidia-h200", "generic-npu"] {
@@ -120,8 +133,19 @@ fn devices() -> Result<Vec<Value>, String> {
                 .map_err(|error| format!("{spec}: {error}"))?;
             let ms = start.elapsed().as_secs_f64() * 1e3;
             let ratio = found.cycles / found.least_cycles();
-            println!("{name:<16} {device:<14} {:>10.2} {ratio:>10.3} {ms:>8.1}", found.seconds() * 1e6);
-            rows.push(json!({"workload": name, "device": device, "us": found.seconds() * 1e6, "roofline_ratio": ratio, "search_ms": ms}));
+            let [fast, detailed] = [Detail::Fast, Detail::Detailed].map(|detail| {
+                let program = program(&found, &described).ok().filter(|_| name != "mm4096_fp16")?;
+                Some(found.cycles / cycles(&program, &described, detail)? - 1.0)
+            });
+            let percent = |error: Option<f64>| error.map_or("-".to_owned(), |error| format!("{:.1} %", error * 100.0));
+            println!(
+                "{name:<16} {device:<14} {:>10.2} {ratio:>10.3} {ms:>8.1} {:>8} {:>8}",
+                found.seconds() * 1e6,
+                percent(fast),
+                percent(detailed)
+            );
+            rows.push(json!({"workload": name, "device": device, "us": found.seconds() * 1e6, "roofline_ratio": ratio, "search_ms": ms,
+                "error_fast": fast, "error_detailed": detailed}));
         }
     }
     Ok(rows)
