@@ -214,13 +214,14 @@ fn padded_load(instance: &Instance) -> Option<(usize, i64)> {
         if let Some(pin) = item.pin {
             highest_pin = highest_pin.max(pin + item.height);
         }
-        for r in &item.rects {
-            let key = (item.pin.is_some(), pad(r.size));
-            change[r.start as usize] += r.size + pad(r.size);
-            change[r.end as usize] -= r.size + pad(r.size);
-            events.push((r.start as usize, true, key));
-            events.push((r.end as usize, false, key));
-        }
+        // Members of an item that are live together share their bytes: each slot counts them once.
+        union_by_slot(instance, item, &mut |start, end, size| {
+            let key = (item.pin.is_some(), pad(size));
+            change[start] += size + pad(size);
+            change[end] -= size + pad(size);
+            events.push((start, true, key));
+            events.push((end, false, key));
+        });
     }
     events.sort_unstable();
     let mut live: std::collections::BTreeMap<(bool, i64), u32> = std::collections::BTreeMap::new();

@@ -166,6 +166,8 @@ pub(crate) fn subset(instance: &Instance, items: &[u32]) -> Instance {
             }
             item.apart.sort_unstable();
             item.exclusive.sort_unstable();
+            // Bounds and sections count an item once where nothing tells its members apart.
+            item.join_rects();
             item
         })
         .collect();
@@ -200,4 +202,32 @@ fn common_slots(instance: &Instance, items: &[u32]) -> Vec<usize> {
         }
     }
     (0..count.len()).filter(|&t| count[t] == items.len()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::instance::{Live, SpaceBuffer, SpaceProblem};
+    use crate::placement::sections::Sections;
+
+    /// Two buffers at one place that live together, one of which never coexists with a third: without the third they
+    /// are one rectangle again, as if there had never been one.
+    #[test]
+    fn members_that_nobody_tells_apart_any_more_count_once() {
+        let buffer = |start: u64, end: u64| {
+            let live = vec![Live { start, end, low: 0, high: 3 }];
+            SpaceBuffer { size: 3, alignment: 2, live, pin: None, hint: None }
+        };
+        let mut raw =
+            SpaceProblem { buffers: vec![buffer(3, 4), buffer(4, 5), buffer(1, 5)], ..SpaceProblem::default() };
+        raw.colocated = vec![(0, 2, 0)];
+        raw.exclusive = vec![(1, 2)];
+        let whole = Instance::new(&raw).unwrap();
+        let item = (0..whole.items.len()).find(|&i| whole.items[i].members.len() == 2).unwrap() as u32;
+        let part = subset(&whole, &[item]);
+        assert_eq!((part.items[0].rects.len(), part.items[0].in_turn), (1, true));
+        assert_eq!(bounds::lower_bound(&part).value, 3);
+        let sections = Sections::new(&part, false);
+        assert!(sections.members.iter().all(|set| set.len() == 1), "{:?}", sections.members);
+    }
 }

@@ -132,6 +132,14 @@ impl Item {
         &self.rects[from..to.max(from)]
     }
 
+    /// Joins rectangles of members that no other item tells apart; those that stay apart keep the order of their members.
+    pub fn join_rects(&mut self) {
+        if self.exclusive.is_empty() && self.rects.len() > 1 && !self.in_turn {
+            merge_rects(&mut self.rects);
+            self.in_turn = self.rects.windows(2).all(|w| w[0].end <= w[1].start);
+        }
+    }
+
     /// The highest end of a member, counted from the item's offset; those of no bytes count too.
     pub fn end_of_members(&self) -> i64 {
         self.members.iter().map(|m| m.delta + m.size).max().unwrap_or(0)
@@ -283,10 +291,7 @@ impl Instance {
         }
         relate(problem, &mut items, &item_of, &delta, unit)?;
         // Members that never coexist with each other alone: nothing outside asks which of them a rectangle is.
-        for item in items.iter_mut().filter(|i| i.exclusive.is_empty() && i.rects.len() > 1 && !i.in_turn) {
-            merge_rects(&mut item.rects);
-            item.in_turn = item.rects.windows(2).all(|w| w[0].end <= w[1].start);
-        }
+        items.iter_mut().for_each(Item::join_rects);
         let (penalties, fixed_cost) = penalties_of(problem, &item_of, &delta, unit);
         let plain = items.iter().all(|i| i.is_rectangle() && i.apart.is_empty() && i.exclusive.is_empty());
         let flat = items.iter().all(Item::is_flat);
