@@ -54,12 +54,20 @@ pub(crate) fn in_buffers(
     let mut order = whole.clone();
     order.sort_by_key(|id| (problem.buffer(*id).size, *id));
     let (mut kept, mut irreducible) = (whole, true);
-    for one in order {
-        let rest: Vec<BufferId> = kept.iter().copied().filter(|id| *id != one).collect();
-        match ask.is_possible(&rest) {
-            Found::Impossible(conflict) => (kept, proof) = (rest, conflict),
-            Found::Fits => {}
-            Found::Unknown => irreducible = false,
+    // Again after a pass that left one out: where that one bound two others to share bytes, more may be spare without it.
+    let mut before = usize::MAX;
+    while kept.len() < before {
+        (before, irreducible) = (kept.len(), true);
+        for one in order.iter().copied() {
+            let rest: Vec<BufferId> = kept.iter().copied().filter(|id| *id != one).collect();
+            if rest.len() == kept.len() {
+                continue;
+            }
+            match ask.is_possible(&rest) {
+                Found::Impossible(conflict) => (kept, proof) = (rest, conflict),
+                Found::Fits => {}
+                Found::Unknown => irreducible = false,
+            }
         }
     }
     let live = |id: &BufferId, step: &Step| problem.buffer(*id).live.iter().any(|live| live.steps.contains(*step));
