@@ -1,20 +1,34 @@
 //! Generated problems of any size, in the shapes that compilers and traces have.
 
-use npumem_ir::problem::{Buffer, Goal, Space};
-use npumem_ir::{Bytes, Problem, SpaceId, StepRange};
+use npumem_ir::problem::{Buffer, Goal, LiveRange, Location, Space};
+use npumem_ir::{Alignment, Bytes, Offset, Problem, SpaceId, StepRange};
 use npumem_testing::Random;
 
 /// A shape: its generator, given the number of buffers.
 type Shape = fn(u64) -> Problem;
 
 /// Every shape by name.
-pub const ALL: [(&str, Shape); 6] = [
+pub const ALL: [(&str, Shape); 8] = [
     ("training", training),
     ("uniform", uniform),
     ("skewed", skewed),
     ("layers", layers),
     ("nested", nested),
     ("sliding", sliding),
+    ("two-peak", two_peak),
+    ("bursts", bursts),
+];
+
+/// Kernels, where most buffers live together and each kind asks for something else.
+pub const KERNELS: [(&str, Shape); 8] = [
+    ("all-live", all_live),
+    ("dense", dense),
+    ("half-dense", half_dense),
+    ("aligned", aligned),
+    ("gaps", gaps),
+    ("pins", pins),
+    ("five-spaces", five_spaces),
+    ("choice", choice),
 ];
 
 fn problem(name: &str, buffers: Vec<(u64, u64, u64)>) -> Problem {
@@ -118,4 +132,107 @@ fn sliding(count: u64) -> Problem {
         (k, k + life, tensor_size(&mut random))
     });
     problem("sliding", buffers.collect())
+}
+
+/// Two phases, each of which grows to its peak and ends, as the two halves of a training step do.
+fn two_peak(count: u64) -> Problem {
+    let mut random = Random(7);
+    let buffers = (0..count).map(|_| {
+        // The smaller of two draws leans to the middle of the phase.
+        let half = random.below(2) * count / 2;
+        let at = half + random.below(count / 4) + random.below(count / 4);
+        (at, at + 1 + random.below(2_000), tensor_size(&mut random))
+    });
+    problem("two-peak", buffers.collect())
+}
+
+/// A thousand buffers begin within a hundred steps, then nothing for four hundred; they end one by one.
+fn bursts(count: u64) -> Problem {
+    let mut random = Random(8);
+    let buffers = (0..count).map(|k| {
+        let at = k / 1_000 * 500 + random.below(100);
+        (at, at + 1 + random.below(900), tensor_size(&mut random))
+    });
+    problem("bursts", buffers.collect())
+}
+
+/// Starts and lives drawn evenly from so many steps.
+fn drawn(name: &str, count: u64, steps: u64) -> Problem {
+    let mut random = Random(9);
+    let buffers = (0..count).map(|_| {
+        let at = random.below(steps);
+        (at, at + 1 + random.below(steps), 1 + random.below(100_000))
+    });
+    problem(name, buffers.collect())
+}
+
+fn all_live(count: u64) -> Problem {
+    aligned_by(drawn("all-live", count, 1))
+}
+
+fn dense(count: u64) -> Problem {
+    drawn("dense", count, count)
+}
+
+/// A buffer lives for a tenth of the run.
+fn half_dense(count: u64) -> Problem {
+    let mut random = Random(10);
+    let buffers = (0..count).map(|_| {
+        let at = random.below(count);
+        (at, at + 1 + random.below(count / 5), tensor_size(&mut random))
+    });
+    problem("half-dense", buffers.collect())
+}
+
+fn aligned(count: u64) -> Problem {
+    aligned_by(drawn("aligned", count, count))
+}
+
+/// Alignments of 1 to 128 bytes.
+fn aligned_by(mut problem: Problem) -> Problem {
+    for (k, b) in problem.buffers.iter_mut().enumerate() {
+        b.alignment = Alignment::new(1 << (k % 8)).unwrap_or(Alignment::ONE);
+    }
+    problem
+}
+
+/// Each buffer lives twice.
+fn gaps(count: u64) -> Problem {
+    let mut problem = drawn("gaps", count, count);
+    for b in &mut problem.buffers {
+        let again = b.live[0].steps.end.get() + count / 10;
+        b.live.push(LiveRange { steps: StepRange::steps(again, again + count / 10), window: None });
+    }
+    problem
+}
+
+/// Every tenth buffer has its offset.
+fn pins(count: u64) -> Problem {
+    let mut problem = drawn("pins", count, count);
+    let mut at = 0;
+    for b in problem.buffers.iter_mut().step_by(10) {
+        b.pin = Some(Location { space: SpaceId::new(0), offset: Offset(at) });
+        at += b.size.get();
+    }
+    problem
+}
+
+fn five_spaces(count: u64) -> Problem {
+    let mut problem = drawn("five-spaces", count, count);
+    problem.spaces = (0..5).map(|k| Space::unbounded(format!("memory {k}"))).collect();
+    for (k, b) in problem.buffers.iter_mut().enumerate() {
+        b.spaces = vec![SpaceId::new(k % 5)];
+    }
+    problem
+}
+
+/// A fast space that holds half of what is live at the peak, and one that holds all.
+fn choice(count: u64) -> Problem {
+    let mut problem = drawn("choice", count, count);
+    let fast = Space { capacity: Some(Bytes(count * 12_500)), ..Space::unbounded("fast") };
+    problem.spaces = vec![fast, Space::unbounded("slow")];
+    for b in &mut problem.buffers {
+        b.spaces = vec![SpaceId::new(0), SpaceId::new(1)];
+    }
+    problem
 }

@@ -29,7 +29,8 @@ pub fn read(bytes: &[u8]) -> Result<Document, ImportError> {
     problem.goals = goals(&foreign.objective)?;
     problem.constraints = constraints(&foreign, &ids)?;
     let exclusive = pins(&foreign.constraints.pinned_allocations, &ids, &mut problem)?;
-    if let Some(error) = problem.validate().first() {
+    // What can be read but not satisfied is for the planner to answer.
+    if let Some(error) = problem.validate().iter().find(|error| !error.kind.is_contradiction()) {
         let found = format!("a contradiction: {}", error.kind);
         return Err(ImportError::new(ErrorKind::Inconsistent, error.item.to_string()).found(found));
     }

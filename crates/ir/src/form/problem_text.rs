@@ -87,7 +87,9 @@ impl Problem {
 
 /// The problem, when its statement holds no contradiction.
 pub(super) fn sound(problem: Problem) -> Read<Problem> {
-    let errors = problem.validate();
+    let mut errors = problem.validate();
+    // What no plan satisfies can still be read: that there is none is for the planner to answer.
+    errors.retain(|error| !error.kind.is_contradiction());
     match errors.first() {
         None => Ok(problem),
         Some(first) if errors.len() == 1 => Err(FormError::whole(first.to_string())),

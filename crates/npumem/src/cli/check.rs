@@ -127,7 +127,8 @@ fn read(args: &CheckArgs) -> Result<(Problem, Plan), String> {
         capacities.apply(&mut problem)?;
         problem
     };
-    if let Some(error) = problem.validate().first() {
+    // A plan for what contradicts itself breaks one of the constraints, and the checker says which.
+    if let Some(error) = problem.validate().iter().find(|error| !error.kind.is_contradiction()) {
         return Err(format!("{}: {error}", path.display()));
     }
     let plan = open::open(plan).and_then(|opened| opened.plan(&input, &problem)).map_err(|error| error.to_string())?;
