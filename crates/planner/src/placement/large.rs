@@ -3,6 +3,7 @@
 use super::board::Fit;
 use super::bounds;
 use super::counters::Meter;
+use super::floor::{self, Pass};
 use super::greedy::{self, FanResult, Keys, Most, Order};
 use super::instance::Instance;
 use super::sweep::Ground;
@@ -14,8 +15,32 @@ pub(crate) const FEWEST: usize = 120_000;
 /// Work of one sweep.
 const SWEEP: u64 = 1_200_000_000;
 
-/// Places a very large problem; `Err` names a pinned item that clashes.
+/// Work of the first fit that an answer is held against.
+const FLOOR: u64 = 3_000_000_000;
+
+/// Places a very large problem, never above a first fit by size where that can be told; `Err` names a pinned item that clashes.
 pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter) -> Result<FanResult, u32> {
+    let found = spread(instance, keys, target, meter)?;
+    if found.peak <= target || meter.is_interrupted() || !floor::can_tell(instance) {
+        return Ok(found);
+    }
+    let order = keys.sorted(instance, Order::Size);
+    let (pass, work) = floor::first_fit(instance, &order, found.peak - 1, FLOOR);
+    meter.spend(work);
+    Ok(match pass {
+        Pass::Placed(offsets) => FanResult {
+            peak: instance.peak(&offsets),
+            offsets,
+            method: greedy::method_name((Order::Size, Fit::First)),
+            winner: (Order::Size, Fit::First),
+            passes: found.passes + 1,
+        },
+        Pass::Reaches | Pass::Unknown => found,
+    })
+}
+
+/// What lives always at the floor, the rest by sweeps and windows.
+fn spread(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter) -> Result<FanResult, u32> {
     let always = always(instance, target);
     if always.iter().filter(|&&a| a).count() < instance.items.len() / 64 {
         return changing(instance, keys, target, meter);
@@ -116,7 +141,7 @@ mod tests {
         let instance = Instance::new(&raw).unwrap();
         let target = lower_bound(&instance).value;
         let mut meter = Meter::new(u64::MAX, None);
-        let found = place(&instance, &Keys::new(&instance), target, &mut meter).unwrap();
+        let found = spread(&instance, &Keys::new(&instance), target, &mut meter).unwrap();
         assert_eq!(found.peak, instance.peak(&found.offsets));
         // A scan over the others for each of them would be 900 million.
         assert!(meter.spent() < 1_300_000_000, "{}", meter.spent());
@@ -132,6 +157,37 @@ mod tests {
             for b in (a + 2..(a + 402).min(instance.items.len())).step_by(2) {
                 assert!(!instance.clash(a, found.offsets[a], b, found.offsets[b]), "items {a} and {b}");
             }
+        }
+    }
+
+    /// Sizes that halve and lives that nest, which first fit by size packs without a hole, beside what sweeps are made for.
+    #[test]
+    fn a_very_large_answer_is_never_above_first_fit() {
+        let mut random = Random(19);
+        let shapes: [fn(&mut Random, u64) -> (u64, u64, u64); 2] = [
+            |random, k| (8 * (k / 8), 1 + random.below(40), 64 << random.below(8)),
+            |random, k| {
+                let life = 1 << random.below(7);
+                (k / life * life, life, 8 * life)
+            },
+        ];
+        for shape in shapes {
+            let buffers = (0..FEWEST as u64).map(|k| {
+                let (start, life, size) = shape(&mut random, k);
+                let live = vec![Live { start, end: start + life, low: 0, high: size }];
+                SpaceBuffer { size, alignment: 1, live, pin: None, hint: None }
+            });
+            let raw = SpaceProblem { buffers: buffers.collect(), ..SpaceProblem::default() };
+            let instance = Instance::new(&raw).unwrap();
+            let keys = Keys::new(&instance);
+            let target = lower_bound(&instance).value;
+            let mut meter = Meter::new(u64::MAX, None);
+            let found = place(&instance, &keys, target, &mut meter).unwrap();
+            let order = keys.sorted(&instance, Order::Size);
+            let Pass::Placed(offsets) = floor::first_fit(&instance, &order, i64::MAX / 4, u64::MAX).0 else {
+                panic!("no ceiling, no limit")
+            };
+            assert!(found.peak <= instance.peak(&offsets), "{} > {}", found.peak, instance.peak(&offsets));
         }
     }
 }

@@ -16,6 +16,7 @@ mod eject;
 mod exhaustive;
 mod explain;
 mod feasible;
+mod floor;
 mod goals;
 mod greedy;
 mod hints;
