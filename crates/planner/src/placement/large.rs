@@ -164,7 +164,8 @@ mod tests {
     #[test]
     fn a_very_large_answer_is_never_above_first_fit() {
         let mut random = Random(19);
-        let shapes: [fn(&mut Random, u64) -> (u64, u64, u64); 2] = [
+        type Shape = fn(&mut Random, u64) -> (u64, u64, u64);
+        let shapes: [Shape; 2] = [
             |random, k| (8 * (k / 8), 1 + random.below(40), 64 << random.below(8)),
             |random, k| {
                 let life = 1 << random.below(7);
