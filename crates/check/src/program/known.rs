@@ -242,6 +242,11 @@ impl Known {
             })
     }
 
+    /// As much is remembered of each group.
+    pub fn remembers_like(&self, other: &Known) -> bool {
+        Rc::ptr_eq(&self.blurred, &other.blurred) || self.blurred == other.blurred
+    }
+
     /// Both as one, when that says no more and no less than either.
     pub fn or(&self, other: &Known) -> Option<Known> {
         let mut differ = None;
@@ -370,6 +375,9 @@ fn bounds(scene: Scene<'_>, spans: &BTreeMap<Base, Span>) -> Option<Bounds> {
 
 /// Values with which all spans hold.
 fn example(scene: Scene<'_>, spans: &BTreeMap<Base, Span>) -> Example {
+    if let Some(values) = plain_example(scene, spans) {
+        return Example::Found(values);
+    }
     let Some(bounds) = bounds(scene, spans) else { return Example::Impossible };
     let mut roots = BTreeSet::new();
     for (scalar, _) in spans.keys().flatten() {
@@ -418,6 +426,21 @@ fn example(scene: Scene<'_>, spans: &BTreeMap<Base, Span>) -> Example {
         }
     }
     Example::Unclear
+}
+
+/// One input alone, of which nothing but bounds is known: the value nearest to 1.
+fn plain_example(scene: Scene<'_>, spans: &BTreeMap<Base, Span>) -> Option<Vec<(ScalarId, i64)>> {
+    let (base, span) = spans.first_key_value().filter(|_| spans.len() == 1)?;
+    let [(scalar, 1)] = base.as_slice() else { return None };
+    if !matches!(scene.program.scalar(*scalar).kind, ScalarKind::Argument(_)) {
+        return None;
+    }
+    let mut value = span.high.map_or(1, |high| high.min(1));
+    value = span.low.map_or(value, |low| value.max(low));
+    while span.not.contains(&value) {
+        value = value.checked_add(1)?;
+    }
+    span.high.is_none_or(|high| value <= high).then(|| vec![(*scalar, value)])
 }
 
 /// Values between two bounds that are worth trying, small ones first, and whether they are all there are.

@@ -223,8 +223,9 @@ impl Runner<'_> {
                 None => out.push(path),
             }
         }
-        if out.len() > FEW_PATHS {
-            out = self.gather(out);
+        if out.len() > 1 {
+            let many = out.len() > FEW_PATHS;
+            out = self.gather(out, many);
         }
         if out.len() > MAX_PATHS {
             // Some stay as they are: what is found on them is of a real path.
@@ -235,11 +236,13 @@ impl Runner<'_> {
     }
 
     /// Paths that differ only in what was decided are one where that can be said exactly: `n <= 3` and `n >= 4`.
-    fn gather(&self, paths: Vec<Path>) -> Vec<Path> {
+    /// Those of which not as much is remembered only where there are `many`: what is certain of one would be lost.
+    fn gather(&self, paths: Vec<Path>, many: bool) -> Vec<Path> {
         let mut out: Vec<Path> = Vec::new();
         for path in paths {
             let found = out.iter_mut().find_map(|other| {
                 let alike = other.guessed.is_some() == path.guessed.is_some()
+                    && (many || other.known.remembers_like(&path.known))
                     && other.handles == path.handles
                     && other.values.agree(&path.values, &self.relevant_list)
                     && other.memory.same(&path.memory);

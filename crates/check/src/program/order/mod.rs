@@ -348,7 +348,23 @@ impl Walk<'_> {
             path.known.drop_asked(scene(self.program, &self.conditions, &path.values), at);
             path.queues.sweep(&self.engines);
             let mark = self.mark(&path);
-            match marks.iter().position(|(known, _)| *known == mark) {
+            let told = marks.iter().position(|(known, _)| *known == mark);
+            // Paths that differ only in what was decided are one where that can be said exactly.
+            let told = told.or_else(|| {
+                marks.iter_mut().zip(&mut out).position(|((other, guessed), kept)| {
+                    let alike =
+                        *guessed == path.guessed && other.alike(&mark) && other.known.remembers_like(&mark.known);
+                    match alike.then(|| other.known.or(&mark.known)).flatten() {
+                        Some(both) => {
+                            other.known = both.clone();
+                            kept.known = both;
+                            true
+                        }
+                        None => false,
+                    }
+                })
+            });
+            match told {
                 // One that surely happens says more than one that perhaps does.
                 Some(index) if marks[index].1 && !path.guessed => {
                     marks[index].1 = false;
