@@ -50,6 +50,8 @@ pub(super) struct Conditions {
     /// The scalar that stands for the group of each.
     group_of: BTreeMap<ScalarId, ScalarId>,
     groups: BTreeMap<ScalarId, Group>,
+    /// The group of every scalar, once all are united.
+    settled: Vec<ScalarId>,
     /// Steps that ask, with one of the scalars that they ask for.
     asks: Vec<(usize, ScalarId)>,
     /// First and last step that asks for an opaque value which is a new one every time.
@@ -58,8 +60,13 @@ pub(super) struct Conditions {
 
 impl Conditions {
     pub fn new(program: &Program, structure: &Structure) -> Self {
-        let mut found =
-            Conditions { group_of: BTreeMap::new(), groups: BTreeMap::new(), asks: Vec::new(), fresh: BTreeMap::new() };
+        let mut found = Conditions {
+            group_of: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            settled: Vec::new(),
+            asks: Vec::new(),
+            fresh: BTreeMap::new(),
+        };
         let mut assigned = Assigned::new();
         let mut bounds = CounterBounds::new();
         for step in &program.steps {
@@ -105,6 +112,7 @@ impl Conditions {
             group.kept |= !new;
         }
         found.asks = asks;
+        found.settled = (0..program.scalars.len()).map(|index| found.root(ScalarId::new(index))).collect();
         found.find_fresh(program);
         found
     }
@@ -160,6 +168,9 @@ impl Conditions {
     }
 
     fn root(&self, mut scalar: ScalarId) -> ScalarId {
+        if let Some(group) = self.settled.get(scalar.index()) {
+            return *group;
+        }
         while let Some(next) = self.group_of.get(&scalar).filter(|next| **next != scalar) {
             scalar = *next;
         }
@@ -409,7 +420,7 @@ impl Asked<'_> {
         }
         Some(match span_of(&sum, relation) {
             Ok((base, span)) => {
-                let (low, high) = match base.as_slice() {
+                let (low, high) = match &*base {
                     [(scalar, 1)] => self.values.range(self.program, &Affine::scalar(*scalar)),
                     _ => (None, None),
                 };

@@ -140,7 +140,9 @@ impl Known {
                 changed = true;
             }
         }
-        (!changed || bounds(scene, &out.spans).is_some()).then_some(out)
+        // Of single values the spans say all.
+        let sums = changed && out.spans.keys().any(|base| base.len() > 1);
+        (!sums || bounds(scene, &out.spans).is_some()).then_some(out)
     }
 
     /// Forgets what no step asks for after this one. Where it was not shown that a run decides so, the path is guessed
@@ -214,32 +216,30 @@ impl Known {
         self.back_to(scene, &Known::default(), group, at);
     }
 
-    /// Whether a turn that begins with this goes on as the one did that began with `earlier`, the counter `by` lower.
+    /// Whether what a turn that begins with this may do was done by the one that began with `earlier`, the counter lower.
     ///
-    /// What is known of groups that turns ask for with the counter must have moved along with it: of `n > i` that is
-    /// so, of `n = 10` it is not, for `i = n - 1` comes true later.
-    pub fn follows(
+    /// To know more is to do less. But what is known of groups that turns ask for with the counter must have moved along
+    /// with it (`stop`, and by how much): of `n > i` that is so, of `n = 10` it is not, for `i = n - 1` comes true later.
+    pub fn within(
         &self,
         scene: Scene<'_>,
         earlier: &Known,
         asked: &BTreeSet<ScalarId>,
         stop: Option<(&Affine, i64)>,
     ) -> bool {
-        if self.blurred != earlier.blurred {
-            return false;
-        }
         let bound = stop.and_then(|(stop, by)| {
             let (base, factor) = base_of(&scene.conditions.open_part(scene, stop))?;
             (by % factor == 0).then_some((base, by / factor))
         });
-        self.spans.len() == earlier.spans.len()
-            && self.spans.iter().zip(earlier.spans.iter()).all(|((base, span), (other, before))| {
-                base == other
-                    && match &bound {
-                        Some((bound, by)) if bound == base => before.moved(*by) == *span,
-                        _ => span == before && !asked.contains(&scene.conditions.group(base)),
-                    }
-            })
+        let with_counter = |base: &Base| !asked.is_empty() && asked.contains(&scene.conditions.group(base));
+        earlier.spans.iter().all(|(base, before)| {
+            let Some(span) = self.spans.get(base) else { return false };
+            match &bound {
+                _ if !with_counter(base) => before.covers(span),
+                Some((bound, by)) if bound == base => before.moved(*by) == *span,
+                _ => false,
+            }
+        }) && self.spans.keys().all(|base| earlier.spans.contains_key(base) || !with_counter(base))
     }
 
     /// As much is remembered of each group.
@@ -329,7 +329,7 @@ type Bounds = BTreeMap<ScalarId, (Option<i128>, Option<i128>)>;
 /// Bounds of each scalar that follow from the spans; `None`: there is no value left for one.
 fn bounds(scene: Scene<'_>, spans: &BTreeMap<Base, Span>) -> Option<Bounds> {
     let mut out = Bounds::new();
-    for (scalar, _) in spans.keys().flatten() {
+    for (scalar, _) in spans.keys().flat_map(|base| base.iter()) {
         out.entry(*scalar).or_insert_with(|| {
             let (low, high) = scene.values.range(scene.program, &Affine::scalar(*scalar));
             (low.map(i128::from), high.map(i128::from))
@@ -380,7 +380,7 @@ fn example(scene: Scene<'_>, spans: &BTreeMap<Base, Span>) -> Example {
     }
     let Some(bounds) = bounds(scene, spans) else { return Example::Impossible };
     let mut roots = BTreeSet::new();
-    for (scalar, _) in spans.keys().flatten() {
+    for (scalar, _) in spans.keys().flat_map(|base| base.iter()) {
         match sources(scene.program, *scalar) {
             Some(found) => roots.extend(found),
             None => return Example::Unclear,
@@ -431,8 +431,8 @@ fn example(scene: Scene<'_>, spans: &BTreeMap<Base, Span>) -> Example {
 /// One input alone, of which nothing but bounds is known: the value nearest to 1.
 fn plain_example(scene: Scene<'_>, spans: &BTreeMap<Base, Span>) -> Option<Vec<(ScalarId, i64)>> {
     let (base, span) = spans.first_key_value().filter(|_| spans.len() == 1)?;
-    let [(scalar, 1)] = base.as_slice() else { return None };
-    if !matches!(scene.program.scalar(*scalar).kind, ScalarKind::Argument(_)) {
+    let [(scalar, 1)] = **base else { return None };
+    if !matches!(scene.program.scalar(scalar).kind, ScalarKind::Argument(_)) {
         return None;
     }
     let mut value = span.high.map_or(1, |high| high.min(1));
@@ -440,7 +440,7 @@ fn plain_example(scene: Scene<'_>, spans: &BTreeMap<Base, Span>) -> Option<Vec<(
     while span.not.contains(&value) {
         value = value.checked_add(1)?;
     }
-    span.high.is_none_or(|high| value <= high).then(|| vec![(*scalar, value)])
+    span.high.is_none_or(|high| value <= high).then(|| vec![(scalar, value)])
 }
 
 /// Values between two bounds that are worth trying, small ones first, and whether they are all there are.
@@ -463,7 +463,7 @@ fn candidates(low: Option<i128>, high: Option<i128>) -> (Vec<i64>, bool) {
 }
 
 fn holds(program: &Program, values: &Values, base: &Base, span: &Span) -> bool {
-    let sum = values.affine(program, &Affine { constant: 0, terms: base.clone() });
+    let sum = values.affine(program, &Affine { constant: 0, terms: base.to_vec() });
     sum.is_some_and(|sum| {
         span.low.is_none_or(|low| sum >= low) && span.high.is_none_or(|high| sum <= high) && !span.not.contains(&sum)
     })

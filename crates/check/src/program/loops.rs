@@ -213,11 +213,10 @@ impl Runner<'_> {
         distances(history, period, changes).find(|distance| {
             let (then, earlier) = &history[history.len() - 1 - distance];
             let stop = open.map(|open| (open.stop, now.saturating_sub(*then)));
-            earlier.len() == heads.len()
-                && earlier.iter().zip(heads).all(|(a, b)| {
-                    let scene = scene(self.program, &self.conditions, &b.values);
-                    self.alike(a, b) && b.known.follows(scene, &a.known, asked, stop)
-                })
+            heads.iter().all(|now| {
+                let scene = scene(self.program, &self.conditions, &now.values);
+                earlier.iter().any(|then| self.alike(then, now) && now.known.within(scene, &then.known, asked, stop))
+            })
         })
     }
 

@@ -3,9 +3,11 @@
 use npumem_ir::ScalarId;
 use npumem_ir::program::Affine;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// A sum of unknown scalars without its constant: no common divisor, the first factor positive.
-pub(super) type Base = Vec<(ScalarId, i64)>;
+/// (Counted: what a path knows is copied with every branch.)
+pub(super) type Base = Rc<[(ScalarId, i64)]>;
 
 /// Values that are left out one by one; more are forgotten, which only widens.
 const MAX_LEFT_OUT: usize = 64;
@@ -156,6 +158,18 @@ impl Span {
         meets.then_some(Span { low: first.low, high, not: BTreeSet::new() })
     }
 
+    /// Whether every value of the other is one of these.
+    pub fn covers(&self, other: &Span) -> bool {
+        let low = self.low.is_none_or(|low| other.low.is_some_and(|other| other >= low));
+        let high = self.high.is_none_or(|high| other.high.is_some_and(|other| other <= high));
+        let has = |value: &i64| {
+            other.low.is_none_or(|low| *value >= low)
+                && other.high.is_none_or(|high| *value <= high)
+                && !other.not.contains(value)
+        };
+        low && high && !self.not.iter().any(has)
+    }
+
     /// The same span further on.
     pub fn moved(&self, by: i64) -> Span {
         let shift = |value: i64| value.saturating_add(by);
@@ -213,7 +227,7 @@ mod tests {
                 .into_iter()
                 .map(|(sum, relation)| match span_of(sum, *relation) {
                     Ok((base, span)) => {
-                        assert_eq!(base, [(x, 1)]);
+                        assert_eq!(*base, [(x, 1)]);
                         Some(span)
                     }
                     Err(always) => {
@@ -230,6 +244,9 @@ mod tests {
                 assert_eq!(and.as_ref().is_some_and(|span| has(span, value)), p && q, "{a:?} {b:?} {value}");
                 if let Some(or) = &or {
                     assert_eq!(has(or, value), p || q, "{a:?} {b:?} {value}");
+                }
+                if first.covers(second) {
+                    assert!(!q || p, "{a:?} {b:?} {value}");
                 }
                 let near = has(&first.moved(3), value);
                 assert_eq!(near, truth(&a, value - 3));

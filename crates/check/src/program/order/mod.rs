@@ -605,7 +605,7 @@ impl Walk<'_> {
             let (then, earlier) = &history[history.len() - 1 - distance];
             let stop = stop.map(|stop| (stop, now.saturating_sub(*then)));
             earlier.len() == heads.len()
-                && earlier.iter().zip(heads).all(|(a, b)| a.alike(b) && b.known.follows(scene, &a.known, asked, stop))
+                && earlier.iter().zip(heads).all(|(a, b)| a.alike(b) && b.known.within(scene, &a.known, asked, stop))
         })
     }
 
