@@ -168,7 +168,10 @@ impl Known {
             .filter(|(base, _)| done(scene.conditions.group(base)))
             .map(|(base, span)| (base.clone(), span.clone()))
             .collect();
-        Rc::make_mut(&mut self.spans).retain(|base, _| !dropped.contains_key(base));
+        let spans = Rc::make_mut(&mut self.spans);
+        for base in dropped.keys() {
+            spans.remove(base);
+        }
         dropped
     }
 
@@ -249,14 +252,9 @@ impl Known {
 
     /// Both as one, when that says no more and no less than either.
     pub fn or(&self, other: &Known) -> Option<Known> {
-        let mut differ = None;
-        for base in self.spans.keys().chain(other.spans.keys()) {
-            if self.spans.get(base) != other.spans.get(base) && differ != Some(base) && differ.replace(base).is_some() {
-                return None;
-            }
-        }
+        let differ = self.differs(other)?;
         let mut out = self.clone();
-        if let Some(base) = differ {
+        if let Some(base) = &differ {
             let all = Span::default();
             let union = self.spans.get(base).unwrap_or(&all).or(other.spans.get(base).unwrap_or(&all))?;
             let spans = Rc::make_mut(&mut out.spans);
@@ -270,6 +268,32 @@ impl Known {
             out.blur(*group, *at);
         }
         Some(out)
+    }
+
+    /// The one sum of which they know different things, if any; `None` for more than one.
+    fn differs(&self, other: &Known) -> Option<Option<Base>> {
+        let (mut left, mut right) = (self.spans.iter().peekable(), other.spans.iter().peekable());
+        let mut found: Option<Base> = None;
+        loop {
+            let base = match (left.peek(), right.peek()) {
+                (None, None) => return Some(found),
+                (Some((a, x)), Some((b, y))) if a == b && x == y => {
+                    (left.next(), right.next());
+                    continue;
+                }
+                (Some((a, _)), Some((b, _))) if a == b => {
+                    right.next();
+                    left.next().map(|(base, _)| base)
+                }
+                (Some((a, _)), Some((b, _))) if a > b => right.next().map(|(base, _)| base),
+                (None, _) => right.next().map(|(base, _)| base),
+                _ => left.next().map(|(base, _)| base),
+            };
+            if found.is_some() {
+                return None;
+            }
+            found = base.cloned();
+        }
     }
 
     /// What both know.
