@@ -278,7 +278,8 @@ impl Known {
             let base = match (left.peek(), right.peek()) {
                 (None, None) => return Some(found),
                 (Some((a, x)), Some((b, y))) if a == b && x == y => {
-                    (left.next(), right.next());
+                    left.next();
+                    right.next();
                     continue;
                 }
                 (Some((a, _)), Some((b, _))) if a == b => {

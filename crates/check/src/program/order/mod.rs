@@ -19,6 +19,7 @@
 
 mod cores;
 mod queues;
+mod turning;
 
 #[cfg(test)]
 mod oracle;
@@ -27,7 +28,7 @@ mod tests;
 
 use super::Options;
 use super::ahead::Tests;
-use super::bound::{Bound, SETTLING_TURNS, forget_decisions, leave as way_out};
+use super::bound::{Bound, SETTLING_TURNS, leave as way_out};
 use super::conditions::Conditions;
 use super::finding::{Context, Event, Findings, Kind, Place, Severity};
 use super::known::{Example, Guess, Known, Scene};
@@ -41,6 +42,8 @@ use npumem_ir::{BufferId, ScalarId, StepId};
 use queues::{Engines, Queues, Shape, Touch, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+pub(super) use turning::distances;
+use turning::repeats_but_for_decisions;
 
 /// Paths that are told apart; past this many the rest is not looked at, which is said.
 const MAX_PATHS: usize = 48;
@@ -545,70 +548,6 @@ impl Walk<'_> {
         after
     }
 
-    /// A way out of a loop after turns that nobody can count.
-    fn uncounted_end(&mut self, path: Path, free: bool, id: StepId) -> Path {
-        if free {
-            return path;
-        }
-        if self.guess.is_none() {
-            self.guess = Some((Guess { first: id.index(), second: id.index() }, Vec::new()));
-        }
-        Path { guessed: true, ..path }
-    }
-
-    /// The paths that take one more turn, and those that leave.
-    fn ends(&mut self, open: &Bound<'_>, heads: Vec<Path>, now: i64, turn: (usize, bool)) -> (Vec<Path>, Vec<Path>) {
-        let (mut on, mut ends) = (Vec::new(), Vec::new());
-        for path in heads {
-            let scene = scene(self.program, &self.conditions, &path.values);
-            let (more, none, guess) = open.ends(scene, &path.known, now, turn);
-            on.extend(more.into_iter().filter_map(|known| self.decided(&path, known, guess, open.id.index())));
-            ends.extend(none.into_iter().filter_map(|known| self.decided(&path, known, guess, open.id.index())));
-        }
-        (on, ends)
-    }
-
-    /// Turns up to `now` are passed over: those who are there have a bound beyond.
-    fn put_off(&self, open: &Bound<'_>, heads: Vec<Path>, now: i64) -> Vec<Path> {
-        let mut out = Vec::new();
-        for path in heads {
-            let known = open.beyond(scene(self.program, &self.conditions, &path.values), &path.known, now);
-            out.extend(known.into_iter().map(|known| Path { known, ..path.clone() }));
-        }
-        out
-    }
-
-    fn forget_decisions(&self, id: StepId, end: usize, heads: &mut [Path]) {
-        for path in heads {
-            forget_decisions(scene(self.program, &self.conditions, &path.values), &mut path.known, id, end);
-        }
-    }
-
-    fn asked_with(&mut self, id: StepId, counter: ScalarId, end: usize) -> Rc<BTreeSet<ScalarId>> {
-        let entry = self.asked_with.entry(id.index());
-        let found = || Rc::new(self.conditions.asked_with(self.program, counter, (id.index(), end)));
-        Rc::clone(entry.or_insert_with(found))
-    }
-
-    /// The distance in turns at which the last state repeats an earlier one, nothing changing between.
-    fn repeats(
-        &self,
-        history: &[(i64, Vec<Mark>)],
-        period: usize,
-        changes: &[i64],
-        (asked, stop): (&BTreeSet<ScalarId>, Option<&Affine>),
-        values: &Values,
-    ) -> Option<usize> {
-        let (now, heads) = history.last()?;
-        let scene = scene(self.program, &self.conditions, values);
-        distances(history, period, changes).find(|distance| {
-            let (then, earlier) = &history[history.len() - 1 - distance];
-            let stop = stop.map(|stop| (stop, now.saturating_sub(*then)));
-            earlier.len() == heads.len()
-                && earlier.iter().zip(heads).all(|(a, b)| a.alike(b) && b.known.within(scene, &a.known, asked, stop))
-        })
-    }
-
     /// A loop that leaves by a condition.
     fn uncounted(&mut self, id: StepId, end: usize, paths: Vec<Path>) -> Vec<Path> {
         let outer = paths.first().and_then(|path| path.context.clone());
@@ -804,39 +743,6 @@ impl Walk<'_> {
     }
 }
 
-impl Mark {
-    /// The same, whatever was decided on the way.
-    fn alike(&self, other: &Mark) -> bool {
-        self.values == other.values && self.handles == other.handles && self.shape == other.shape
-    }
-}
-
 fn scene<'a>(program: &'a Program, conditions: &'a Conditions, values: &'a Values) -> Scene<'a> {
     Scene { program, conditions, values }
-}
-
-/// Whether the states of the last turn are all among those of an earlier one and the other way round, whatever was
-/// decided on the way.
-fn repeats_but_for_decisions(history: &[(i64, Vec<Mark>)], period: usize, changes: &[i64]) -> bool {
-    let Some((_, heads)) = history.last() else { return false };
-    distances(history, period, changes).any(|distance| {
-        let (_, earlier) = &history[history.len() - 1 - distance];
-        let among = |a: &[Mark], b: &[Mark]| a.iter().all(|one| b.iter().any(|other| one.alike(other)));
-        among(earlier, heads) && among(heads, earlier)
-    })
-}
-
-/// Distances, in turns, at which a state may repeat: whole periods without a change between.
-pub(super) fn distances<'h, T>(
-    history: &'h [(i64, T)],
-    period: usize,
-    changes: &'h [i64],
-) -> impl Iterator<Item = usize> + 'h {
-    let now = history.last().map_or(0, |last| last.0);
-    (1..=MAX_MULTIPLES).map(move |multiple| multiple * period).take_while(|distance| *distance < history.len()).filter(
-        move |distance| {
-            let then = history[history.len() - 1 - distance].0;
-            !changes.iter().any(|change| *change > then && *change <= now)
-        },
-    )
 }

@@ -1,0 +1,115 @@
+//! Turns of loops: who takes one more, who leaves, and from when on they repeat.
+
+use super::super::bound::{Bound, forget_decisions};
+use super::super::known::Guess;
+use super::super::loops::MAX_MULTIPLES;
+use super::{Mark, Path, Walk, scene};
+use npumem_ir::program::{Affine, Values};
+use npumem_ir::{ScalarId, StepId};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+impl Walk<'_> {
+    /// A way out of a loop after turns that nobody can count.
+    pub(super) fn uncounted_end(&mut self, path: Path, free: bool, id: StepId) -> Path {
+        if free {
+            return path;
+        }
+        if self.guess.is_none() {
+            self.guess = Some((Guess { first: id.index(), second: id.index() }, Vec::new()));
+        }
+        Path { guessed: true, ..path }
+    }
+
+    /// The paths that take one more turn, and those that leave.
+    pub(super) fn ends(
+        &mut self,
+        open: &Bound<'_>,
+        heads: Vec<Path>,
+        now: i64,
+        turn: (usize, bool),
+    ) -> (Vec<Path>, Vec<Path>) {
+        let (mut on, mut ends) = (Vec::new(), Vec::new());
+        for path in heads {
+            let scene = scene(self.program, &self.conditions, &path.values);
+            let (more, none, guess) = open.ends(scene, &path.known, now, turn);
+            on.extend(more.into_iter().filter_map(|known| self.decided(&path, known, guess, open.id.index())));
+            ends.extend(none.into_iter().filter_map(|known| self.decided(&path, known, guess, open.id.index())));
+        }
+        (on, ends)
+    }
+
+    /// Turns up to `now` are passed over: those who are there have a bound beyond.
+    pub(super) fn put_off(&self, open: &Bound<'_>, heads: Vec<Path>, now: i64) -> Vec<Path> {
+        let mut out = Vec::new();
+        for path in heads {
+            let known = open.beyond(scene(self.program, &self.conditions, &path.values), &path.known, now);
+            out.extend(known.into_iter().map(|known| Path { known, ..path.clone() }));
+        }
+        out
+    }
+
+    pub(super) fn forget_decisions(&self, id: StepId, end: usize, heads: &mut [Path]) {
+        for path in heads {
+            forget_decisions(scene(self.program, &self.conditions, &path.values), &mut path.known, id, end);
+        }
+    }
+
+    pub(super) fn asked_with(&mut self, id: StepId, counter: ScalarId, end: usize) -> Rc<BTreeSet<ScalarId>> {
+        let entry = self.asked_with.entry(id.index());
+        let found = || Rc::new(self.conditions.asked_with(self.program, counter, (id.index(), end)));
+        Rc::clone(entry.or_insert_with(found))
+    }
+
+    /// The distance in turns at which the last state repeats an earlier one, nothing changing between.
+    pub(super) fn repeats(
+        &self,
+        history: &[(i64, Vec<Mark>)],
+        period: usize,
+        changes: &[i64],
+        (asked, stop): (&BTreeSet<ScalarId>, Option<&Affine>),
+        values: &Values,
+    ) -> Option<usize> {
+        let (now, heads) = history.last()?;
+        let scene = scene(self.program, &self.conditions, values);
+        distances(history, period, changes).find(|distance| {
+            let (then, earlier) = &history[history.len() - 1 - distance];
+            let stop = stop.map(|stop| (stop, now.saturating_sub(*then)));
+            earlier.len() == heads.len()
+                && earlier.iter().zip(heads).all(|(a, b)| a.alike(b) && b.known.within(scene, &a.known, asked, stop))
+        })
+    }
+}
+
+impl Mark {
+    /// The same, whatever was decided on the way.
+    pub(super) fn alike(&self, other: &Mark) -> bool {
+        self.values == other.values && self.handles == other.handles && self.shape == other.shape
+    }
+}
+
+/// Whether the states of the last turn are all among those of an earlier one and the other way round, whatever was
+/// decided on the way.
+pub(super) fn repeats_but_for_decisions(history: &[(i64, Vec<Mark>)], period: usize, changes: &[i64]) -> bool {
+    let Some((_, heads)) = history.last() else { return false };
+    distances(history, period, changes).any(|distance| {
+        let (_, earlier) = &history[history.len() - 1 - distance];
+        let among = |a: &[Mark], b: &[Mark]| a.iter().all(|one| b.iter().any(|other| one.alike(other)));
+        among(earlier, heads) && among(heads, earlier)
+    })
+}
+
+/// Distances, in turns, at which a state may repeat: whole periods without a change between.
+pub(in super::super) fn distances<'h, T>(
+    history: &'h [(i64, T)],
+    period: usize,
+    changes: &'h [i64],
+) -> impl Iterator<Item = usize> + 'h {
+    let now = history.last().map_or(0, |last| last.0);
+    (1..=MAX_MULTIPLES).map(move |multiple| multiple * period).take_while(|distance| *distance < history.len()).filter(
+        move |distance| {
+            let then = history[history.len() - 1 - distance].0;
+            !changes.iter().any(|change| *change > then && *change <= now)
+        },
+    )
+}
