@@ -12,11 +12,11 @@ use super::windows;
 /// Number of items from which on a problem is very large.
 pub(crate) const FEWEST: usize = 120_000;
 
-/// Work of one sweep.
-const SWEEP: u64 = 1_200_000_000;
+/// Work of one sweep, and of one over hills, which ends near its ceiling where windows do not.
+const SWEEP: (u64, u64) = (1_200_000_000, 3_500_000_000);
 
 /// Work of the first fit that an answer is held against.
-const FLOOR: u64 = 3_000_000_000;
+const FLOOR: u64 = 2_000_000_000;
 
 /// Places a very large problem, never above a first fit by size where that can be told; `Err` names a pinned item that clashes.
 pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter) -> Result<FanResult, u32> {
@@ -100,10 +100,12 @@ fn always(instance: &Instance, target: i64) -> Vec<bool> {
 /// What does not live always.
 fn changing(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter) -> Result<FanResult, u32> {
     let above = |step: i64| target + (i128::from(target) * i128::from(step) / 1024) as i64;
-    let swept = Ground::new(instance).sweep(above(8), SWEEP, meter)?;
+    let ground = Ground::new(instance, keys.urgency());
+    let limit = if ground.has_hills() { SWEEP.1 } else { SWEEP.0 };
+    let swept = ground.sweep(above(8), limit, meter)?;
     // Near enough that windows, which are dearer, are hardly worth their work; below that they may reach the bound itself.
     if let Some(swept) = &swept
-        && swept.left > 0
+        && (swept.left > 0 || ground.has_hills())
         && swept.peak <= above(25)
     {
         return Ok(result(swept.peak, swept.offsets.clone()));

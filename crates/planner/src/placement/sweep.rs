@@ -12,6 +12,8 @@
 //! an item finds no room there, the sweep goes back a few hundred or thousand items and runs up to it another way, in
 //! batches of another size that choose their own order and with other weights, until one run gets through.
 
+mod hills;
+
 use super::board::{Block, Board, Fit, UNPLACED};
 use super::bounds;
 use super::counters::Meter;
@@ -67,9 +69,10 @@ struct Mark {
 pub(crate) struct Ground<'a> {
     instance: &'a Instance,
     timeline: Timeline,
-    /// Slot of the largest load.
-    peak: i32,
-    slots: i32,
+    /// By slot.
+    loads: Vec<i64>,
+    /// Largest load that each item meets.
+    urgency: &'a [i64],
 }
 
 /// What a sweep gave.
@@ -92,7 +95,9 @@ struct Sweep<'g, 'a> {
     ground: &'g Ground<'a>,
     board: Board<'a>,
     ceiling: i64,
-    /// Pinned items, and those that are live at the peak.
+    /// The stretch of time that is swept.
+    range: (i32, i32),
+    /// What stands in it before it is swept, and what is live at its peak.
     standing: Vec<u32>,
     /// Items without room.
     left: Vec<u32>,
@@ -104,11 +109,9 @@ struct Sweep<'g, 'a> {
 }
 
 impl<'a> Ground<'a> {
-    pub fn new(instance: &'a Instance) -> Ground<'a> {
-        let loads = bounds::loads(instance);
-        let slots = loads.len() as i32;
-        let peak = (0..slots).max_by_key(|&t| (loads[t as usize], -t)).unwrap_or(0);
-        Ground { instance, timeline: Timeline::new(instance), peak, slots }
+    /// `urgency` is the largest load that each item meets.
+    pub fn new(instance: &'a Instance, urgency: &'a [i64]) -> Ground<'a> {
+        Ground { instance, timeline: Timeline::new(instance), loads: bounds::loads(instance), urgency }
     }
 
     /// Places all items, as many as it can below `ceiling`: `None` when those are too few or the limit is reached. `Err`
@@ -118,6 +121,7 @@ impl<'a> Ground<'a> {
             ground: self,
             board: Board::new(self.instance),
             ceiling,
+            range: (0, 0),
             standing: Vec::new(),
             left: Vec::new(),
             most_left: 64 + self.instance.items.len() / 1_000,
@@ -128,16 +132,9 @@ impl<'a> Ground<'a> {
             if item.pin.is_some() {
                 let at = sweep.board.find(i, Fit::First, UNLIMITED).ok_or(i as u32)?;
                 sweep.board.put(i, at);
-                sweep.standing.push(i as u32);
             }
         }
-        sweep.stack(meter);
-        for way in [Way::Forward, Way::Backward] {
-            if sweep.is_over(meter) {
-                return Ok(None);
-            }
-            sweep.go(way, meter);
-        }
+        sweep.climb(meter);
         if sweep.is_over(meter) {
             return Ok(None);
         }
@@ -163,10 +160,13 @@ impl Sweep<'_, '_> {
     }
 
     /// Stacks what is live at the peak.
-    fn stack(&mut self, meter: &mut Meter) {
-        let at = self.ground.peak;
+    fn stack(&mut self, at: i32, meter: &mut Meter) {
+        self.board.clear();
+        for k in 0..self.standing.len() {
+            self.board.stand(self.standing[k] as usize);
+        }
         let mut items = self.ground.timeline.live(self.ground.instance, at, at + 1);
-        items.retain(|&i| !self.is_placed(i));
+        items.retain(|i| !self.is_placed(*i) && !self.left.contains(i));
         items.sort_by_cached_key(|&i| {
             let item = self.item(i);
             (-i64::from((item.end - at).min(at - item.start)), -item.height, i)
@@ -191,9 +191,9 @@ impl Sweep<'_, '_> {
     }
 
     /// Sweeps one side of the peak, leg by leg; where an item finds no room the last legs are tried in other ways.
-    fn go(&mut self, way: Way, meter: &mut Meter) {
-        let (instance, at) = (self.ground.instance, self.ground.peak);
-        let (start, end) = if way == Way::Forward { (at + 1, self.ground.slots) } else { (0, at) };
+    fn go(&mut self, at: i32, way: Way, meter: &mut Meter) {
+        let instance = self.ground.instance;
+        let (start, end) = if way == Way::Forward { (at + 1, self.range.1) } else { (self.range.0, at) };
         let mut items = self.ground.timeline.within(instance, start, end);
         items.retain(|&i| !self.is_placed(i));
         items.sort_by_cached_key(|&i| {
@@ -340,6 +340,7 @@ impl Sweep<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::greedy;
     use crate::placement::instance::{Live, SpaceBuffer, SpaceProblem};
     use npumem_testing::Random;
 
@@ -374,7 +375,10 @@ mod tests {
                 let target = bounds::lower_bound(&instance).value;
                 for ceiling in [target, target + target / 50] {
                     let mut meter = Meter::new(u64::MAX, None);
-                    let Some(found) = Ground::new(&instance).sweep(ceiling, 200_000_000, &mut meter).unwrap() else {
+                    let Some(found) = Ground::new(&instance, &greedy::urgency(&instance))
+                        .sweep(ceiling, 200_000_000, &mut meter)
+                        .unwrap()
+                    else {
                         continue;
                     };
                     assert_eq!(found.peak, instance.peak(&found.offsets));
@@ -402,7 +406,10 @@ mod tests {
         let instance = instance(&mut Random(9), 20_000, false);
         let target = bounds::lower_bound(&instance).value;
         let mut meter = Meter::new(u64::MAX, None);
-        let found = Ground::new(&instance).sweep(target + target / 32, 400_000_000, &mut meter).unwrap().unwrap();
+        let found = Ground::new(&instance, &greedy::urgency(&instance))
+            .sweep(target + target / 32, 400_000_000, &mut meter)
+            .unwrap()
+            .unwrap();
         assert_eq!(found.left, 0);
     }
 
@@ -410,10 +417,17 @@ mod tests {
     fn the_limit_and_the_cancel_flag_end_it() {
         let instance = instance(&mut Random(9), 20_000, false);
         let mut meter = Meter::new(u64::MAX, None);
-        assert!(Ground::new(&instance).sweep(1 << 40, 1_000_000, &mut meter).unwrap().is_none());
+        assert!(
+            Ground::new(&instance, &greedy::urgency(&instance))
+                .sweep(1 << 40, 1_000_000, &mut meter)
+                .unwrap()
+                .is_none()
+        );
         assert!(meter.spent() < 2_000_000, "{}", meter.spent());
         let flag = std::sync::atomic::AtomicBool::new(true);
         let mut meter = Meter::new(u64::MAX, Some(&flag));
-        assert!(Ground::new(&instance).sweep(1 << 40, u64::MAX, &mut meter).unwrap().is_none());
+        assert!(
+            Ground::new(&instance, &greedy::urgency(&instance)).sweep(1 << 40, u64::MAX, &mut meter).unwrap().is_none()
+        );
     }
 }
