@@ -131,7 +131,7 @@ impl Sweep<'_, '_> {
         self.pay(own.len() + around.len(), meter);
         let moves = |i: u32| self.item(i).apart.is_empty() && self.item(i).exclusive.is_empty();
         if own.iter().all(|&i| moves(i)) {
-            let piece = Piece::new(instance, &self.ground.urgency, &own, &around, self.board.offsets());
+            let piece = Piece::new(instance, self.ground.urgency, &own, &around, self.board.offsets());
             let largest = own.iter().map(|&i| self.ground.urgency[i as usize]).max().unwrap_or(0);
             if let Some(found) =
                 tiers::place(&piece.instance, &piece.keys, (tiers::FINE, largest), self.ceiling, ACROSS, meter)
