@@ -178,9 +178,9 @@ mod tests {
         let ground = Ground::new(&instance, &urgency);
         assert!(ground.has_hills());
         let mut meter = Meter::new(u64::MAX, None);
-        let found = ground.sweep(target + target / 64, 800_000_000, &mut meter).unwrap().unwrap();
+        let found = ground.sweep(target + target / 32, 800_000_000, &mut meter).unwrap().unwrap();
         assert_eq!((found.left, found.peak), (0, instance.peak(&found.offsets)));
-        assert!(found.peak <= target + target / 64);
+        assert!(found.peak <= target + target / 32);
         let mut order: Vec<usize> = (0..instance.items.len()).collect();
         order.sort_by_key(|&i| instance.items[i].start);
         for (k, &a) in order.iter().enumerate() {
