@@ -262,6 +262,8 @@ impl Printer<'_> {
             Op::Mul => format!("arith.muli {all} : index"),
             Op::Div => format!("arith.floordivsi {all} : index"),
             Op::Rem => format!("arith.remsi {all} : index"),
+            Op::DivToZero => format!("arith.divsi {all} : index"),
+            Op::RemToZero => format!("arith.remsi {all} : index"),
             Op::Min => format!("arith.minsi {all} : index"),
             Op::Max => format!("arith.maxsi {all} : index"),
             Op::Select => {

@@ -94,8 +94,8 @@ impl ProgramBuilder {
         match (op, operands.as_slice(), constants.as_slice()) {
             (Op::Mul, [a, _], [_, Some(factor)]) => a.times(*factor),
             (Op::Mul, [_, b], [Some(factor), _]) => b.times(*factor),
-            (Op::Div, [a, _], [_, Some(1)]) => a.clone(),
-            (Op::Rem, [_, _], [_, Some(1)]) => Affine::constant(0),
+            (Op::Div | Op::DivToZero, [a, _], [_, Some(1)]) => a.clone(),
+            (Op::Rem | Op::RemToZero, [_, _], [_, Some(1)]) => Affine::constant(0),
             (Op::Select, [_, then, _], [Some(c), ..]) if *c != 0 => then.clone(),
             (Op::Select, [_, _, otherwise], [Some(0), ..]) => otherwise.clone(),
             _ => Affine::scalar(self.computed(op, operands)),

@@ -151,6 +151,8 @@ pub(crate) fn apply(op: Op, operands: &[Option<i64>]) -> Option<i64> {
         },
         Op::Div => both(|a, b| if b == 0 { None } else { a.checked_div_euclid(b) }),
         Op::Rem => both(|a, b| if b == 0 { None } else { a.checked_rem_euclid(b) }),
+        Op::DivToZero => both(i64::checked_div),
+        Op::RemToZero => both(i64::checked_rem),
         Op::Min => both(|a, b| Some(a.min(b))),
         Op::Max => both(|a, b| Some(a.max(b))),
         Op::And => match operands {
@@ -202,5 +204,11 @@ mod tests {
         assert_eq!(apply(Op::Select, &[Some(1), Some(7), None]), Some(7));
         assert_eq!(apply(Op::Rem, &[Some(-1), Some(2)]), Some(1), "a slot is never negative");
         assert_eq!(apply(Op::Div, &[Some(1), Some(0)]), None);
+        for (a, b, quotient, rest) in [(-7, 2, -3, -1), (7, -2, -3, 1), (-7, -2, 3, -1), (7, 2, 3, 1)] {
+            assert_eq!(apply(Op::DivToZero, &[Some(a), Some(b)]), Some(quotient), "{a} {b}");
+            assert_eq!(apply(Op::RemToZero, &[Some(a), Some(b)]), Some(rest), "{a} {b}");
+        }
+        assert_eq!(apply(Op::RemToZero, &[Some(1), Some(0)]), None);
+        assert_eq!(apply(Op::DivToZero, &[Some(i64::MIN), Some(-1)]), None);
     }
 }

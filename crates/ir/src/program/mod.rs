@@ -101,6 +101,10 @@ pub enum Op {
     Div,
     /// The remainder of [`Op::Div`]: never negative for a positive divisor.
     Rem,
+    /// Division that rounds towards 0.
+    DivToZero,
+    /// The remainder of [`Op::DivToZero`]: of the sign of the dividend.
+    RemToZero,
     /// The smaller.
     Min,
     /// The larger.

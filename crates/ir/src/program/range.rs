@@ -72,6 +72,14 @@ impl Asked<'_> {
                 (a.0.map(|value| value.div_euclid(*by)), a.1.map(|value| value.div_euclid(*by)))
             }
             (Op::Rem, [_, (Some(by), Some(same))]) if by == same && *by > 0 => (Some(0), Some(by - 1)),
+            (Op::DivToZero, [a, (Some(by), Some(same))]) if by == same && *by > 0 => {
+                (a.0.map(|value| value / by), a.1.map(|value| value / by))
+            }
+            (Op::RemToZero, [a, (Some(by), Some(same))]) if by == same && *by > 0 => {
+                let below = if a.0.is_some_and(|least| least >= 0) { 0 } else { 1 - by };
+                let above = if a.1.is_some_and(|most| most <= 0) { 0 } else { by - 1 };
+                (Some(below), Some(above))
+            }
             (Op::Eq | Op::Ne | Op::Lt | Op::Le, _) => (Some(0), Some(1)),
             (Op::Select, [_, a, b]) => (both(a.0, b.0, i64::min), both(a.1, b.1, i64::max)),
             _ => (None, None),

@@ -1,6 +1,7 @@
-//! `arith`: integers exactly, floats only as constants.
+//! `arith`: integers exactly (see `integers`), floats only as constants.
 
 use super::Lowering;
+use super::integers::width;
 use crate::pto::PtoError;
 use crate::pto::parse::{Clause, RawOp};
 use crate::pto::scope::Value;
@@ -29,25 +30,35 @@ impl<'s> Lowering<'s, '_> {
         let value = match short {
             "constant" => self.constant(op)?,
             "index_cast" | "index_castui" | "extsi" | "extui" | "trunci" | "castu" | "casts" => {
-                // Widths are not tracked: a value that a narrower type would cut is not met in the dialect.
                 let values = op.values();
                 let (name, at) =
                     values.first().copied().ok_or_else(|| self.error(op.start, "an operand is missing"))?;
-                let value = self.get(name, at)?;
-                let narrow = |ty: Option<&&str>| ty.is_some_and(|ty| ty.trim() == "i1");
-                match (short, value) {
-                    // One bit: all ones, or the lowest of many.
-                    ("extsi", Value::Int(value)) if narrow(op.types().first()) => Value::Int(value.times(-1)),
-                    ("trunci", Value::Int(value)) if narrow(op.types().last()) => {
-                        Value::Int(self.builder.value(Op::Rem, vec![value, Affine::constant(2)]))
-                    }
-                    (_, value) => value,
+                match self.get(name, at)? {
+                    Value::Int(value) => Value::Int(self.cast(op, short, value)),
+                    other => other,
                 }
             }
             _ => self.compute(op, short)?,
         };
         self.set_results(&op.results, vec![value]);
         Ok(())
+    }
+
+    /// From one width to another: with its sign, without, or only the lowest bits.
+    fn cast(&mut self, op: &RawOp<'s>, short: &str, value: Affine) -> Affine {
+        let types = op.types();
+        let (from, to) = (types.first().copied().unwrap_or(""), types.last().copied().unwrap_or(""));
+        let (before, after) = (width(from), width(to));
+        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
+            // `index` to a narrower type is met for counts and addresses alone: they fit, unless they are known not to.
+            return self.truncated(value, after.unwrap_or(63));
+        }
+        match short {
+            // One bit with its sign: all ones.
+            "extsi" | "index_cast" if before == Some(1) => value.times(-1),
+            "extui" | "index_castui" => self.without_sign(value, before),
+            _ => value,
+        }
     }
 
     fn constant(&mut self, op: &RawOp<'s>) -> Result<Value, PtoError> {
@@ -107,38 +118,72 @@ impl<'s> Lowering<'s, '_> {
             [a, b] => Some((a.clone(), b.clone())),
             _ => None,
         };
-        let b = &mut self.builder;
+        let bits = op.types().first().and_then(|ty| width(ty));
         let value = match (short, two(&operands)) {
-            ("addi" | "add", Some((x, y))) => x.plus(&y),
-            ("subi" | "sub", Some((x, y))) => x.minus(&y),
-            ("muli" | "mul", Some(_)) => b.value(Op::Mul, operands),
-            ("divsi" | "divui" | "floordivsi" | "divs" | "divu", Some(_)) => b.value(Op::Div, operands),
-            ("ceildivsi" | "ceildivui", Some((x, y))) => {
-                // ceil(x / y) = -floor(-x / y)
-                b.value(Op::Div, vec![x.times(-1), y]).times(-1)
+            ("addi" | "add", Some((x, y))) => self.held(x.plus(&y), bits),
+            ("subi" | "sub", Some((x, y))) => self.held(x.minus(&y), bits),
+            ("muli" | "mul", Some(_)) => {
+                let product = self.builder.value(Op::Mul, operands);
+                self.held(product, bits)
             }
-            ("remsi" | "remui" | "rems" | "remu", Some(_)) => b.value(Op::Rem, operands),
-            ("minsi" | "minui", Some(_)) => b.value(Op::Min, operands),
-            ("maxsi" | "maxui", Some(_)) => b.value(Op::Max, operands),
-            ("andi", Some(_)) => b.value(Op::And, operands),
-            ("ori", Some(_)) => b.value(Op::Or, operands),
-            ("xori", Some(_)) => b.value(Op::Xor, operands),
+            ("divsi" | "divs", Some((x, y))) => self.signed_division(x, y, false),
+            ("remsi" | "rems", Some((x, y))) => self.signed_division(x, y, true),
+            ("divui" | "divu", Some((x, y))) => self.unsigned_division(x, y, false),
+            ("remui" | "remu", Some((x, y))) => self.unsigned_division(x, y, true),
+            ("floordivsi", Some((x, y))) => self.floor_division(x, y),
+            // ceil(x / y) = -floor(-x / y)
+            ("ceildivsi", Some((x, y))) => self.floor_division(x.times(-1), y).times(-1),
+            ("ceildivui", Some((x, y))) => {
+                let above = x.plus(&y).minus(&Affine::constant(1));
+                self.unsigned_division(above, y, false)
+            }
+            ("minsi", Some(_)) => self.builder.value(Op::Min, operands),
+            ("maxsi", Some(_)) => self.builder.value(Op::Max, operands),
+            ("minui", Some((x, y))) => self.unsigned_least(x, y, false),
+            ("maxui", Some((x, y))) => self.unsigned_least(x, y, true),
+            ("andi", Some(_)) => self.builder.value(Op::And, operands),
+            ("ori", Some(_)) => self.builder.value(Op::Or, operands),
+            ("xori", Some(_)) => self.builder.value(Op::Xor, operands),
+            ("shrsi", Some((x, y))) => self.shift_right(x, &y, true),
+            ("shrui", Some((x, y))) => self.shift_right(x, &y, false),
             ("shli", Some((x, y))) => match y.as_constant() {
-                Some(by) if (0..62).contains(&by) => x.times(1 << by),
+                Some(by) if (0..62).contains(&by) => self.held(x.times(1 << by), bits),
                 _ => return Ok(Value::Int(self.opaque())),
             },
             ("cmpi" | "cmp", Some((x, y))) => match predicate {
-                Some("eq") => b.value(Op::Eq, vec![x, y]),
-                Some("ne") => b.value(Op::Ne, vec![x, y]),
-                Some("slt" | "ult") => b.value(Op::Lt, vec![x, y]),
-                Some("sle" | "ule") => b.value(Op::Le, vec![x, y]),
-                Some("sgt" | "ugt") => b.value(Op::Lt, vec![y, x]),
-                Some("sge" | "uge") => b.value(Op::Le, vec![y, x]),
+                Some("eq") => self.builder.value(Op::Eq, vec![x, y]),
+                Some("ne") => self.builder.value(Op::Ne, vec![x, y]),
+                // One bit with its sign: 1 is -1, below 0.
+                Some("slt" | "sgt" | "sle" | "sge") if bits == Some(1) => {
+                    let (x, y) = (self.truth(x), self.truth(y));
+                    match predicate {
+                        Some("slt") => self.builder.value(Op::Lt, vec![y, x]),
+                        Some("sgt") => self.builder.value(Op::Lt, vec![x, y]),
+                        Some("sle") => self.builder.value(Op::Le, vec![y, x]),
+                        _ => self.builder.value(Op::Le, vec![x, y]),
+                    }
+                }
+                Some("slt") => self.builder.value(Op::Lt, vec![x, y]),
+                Some("sle") => self.builder.value(Op::Le, vec![x, y]),
+                Some("sgt") => self.builder.value(Op::Lt, vec![y, x]),
+                Some("sge") => self.builder.value(Op::Le, vec![y, x]),
+                Some("ult") => self.unsigned_compare(Op::Lt, x, y),
+                Some("ule") => self.unsigned_compare(Op::Le, x, y),
+                Some("ugt") => self.unsigned_compare(Op::Lt, y, x),
+                Some("uge") => self.unsigned_compare(Op::Le, y, x),
                 _ => return Err(self.error(op.start, "expected a predicate such as eq or slt")),
             },
-            ("select", None) if operands.len() == 3 => b.value(Op::Select, operands),
+            ("select", None) if operands.len() == 3 => self.builder.value(Op::Select, operands),
             _ => self.opaque(),
         };
         Ok(Value::Int(value))
+    }
+
+    /// A known value past its type wraps around.
+    fn held(&mut self, value: Affine, bits: Option<u32>) -> Affine {
+        match (value.as_constant(), bits) {
+            (Some(_), Some(bits)) => self.truncated(value, bits),
+            _ => value,
+        }
     }
 }

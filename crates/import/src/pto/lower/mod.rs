@@ -6,6 +6,7 @@
 
 mod arith;
 mod functions;
+mod integers;
 mod memory;
 mod operations;
 mod queues;
@@ -21,8 +22,8 @@ use super::scope::{Scope, Value};
 use super::types::{self, Type};
 use super::{Kernel, Module, Options, PtoError, Site, UnknownOperation};
 use functions::{Function, find_functions, roots};
-use npumem_ir::BufferId;
 use npumem_ir::program::{Affine, Buffer, Core, MAX_STEPS, Op, ProgramBuilder, Step};
+use npumem_ir::{BufferId, ScalarId};
 use queues::Queue;
 use regions::Region;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -133,6 +134,8 @@ struct Lowering<'s, 'i> {
     scalar_names: Taken,
     handle_names: Taken,
     queues: Vec<Queue>,
+    /// Counters of loops that start at 0 or above.
+    counters_from_zero: BTreeSet<ScalarId>,
     /// What the library is for: the file's target, else the caller's.
     architecture: Option<String>,
     /// The library's own scratch, once an operation uses it.
@@ -164,6 +167,7 @@ impl<'s, 'i> Lowering<'s, 'i> {
             scalar_names: Taken::default(),
             handle_names: Taken::default(),
             queues: Vec::new(),
+            counters_from_zero: BTreeSet::new(),
             architecture: None,
             hidden: None,
             unknown: Vec::new(),

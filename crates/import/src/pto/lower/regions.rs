@@ -138,7 +138,11 @@ impl<'s> Lowering<'s, '_> {
         }
         self.emit_assign(assign);
         let counter_name = self.scalar_name(counter);
+        let from_zero = self.never_negative(&start);
         let id = self.builder.begin_for(counter_name, start, stop, by);
+        if from_zero {
+            self.counters_from_zero.insert(id);
+        }
         self.frame().scope.enter();
         self.set(counter, Value::Int(Affine::scalar(id)));
         for (name, one) in names.iter().zip(&carried) {

@@ -247,10 +247,12 @@ pub(super) fn op_name(op: Op) -> &'static str {
 }
 
 /// All operations on integers, by word.
-pub(super) const OPS: [(&str, Op); 14] = [
+pub(super) const OPS: [(&str, Op); 16] = [
     ("mul", Op::Mul),
     ("div", Op::Div),
     ("rem", Op::Rem),
+    ("divz", Op::DivToZero),
+    ("remz", Op::RemToZero),
     ("min", Op::Min),
     ("max", Op::Max),
     ("and", Op::And),
