@@ -1,6 +1,7 @@
 //! Kernels: from a `.pto` file or a program text to a plan that is written back, or to a verdict.
 
 mod against;
+mod alike;
 mod given;
 
 pub use against::with_addresses_of;

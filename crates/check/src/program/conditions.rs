@@ -86,10 +86,14 @@ impl Conditions {
             }
         }
         let mut seen = BTreeSet::new();
+        let mut narrow = BTreeSet::new();
         let asks: Vec<(usize, ScalarId)> = asked(program)
             .filter_map(|(at, affines)| {
                 let mut first = None;
                 for affine in affines {
+                    if !has_both_sides(program, affine) {
+                        narrow.insert(at);
+                    }
                     for (scalar, _) in &affine.terms {
                         found.follow(program, *scalar, (&assigned, &bounds), &mut seen);
                         if !is_known(program, *scalar) {
@@ -108,7 +112,8 @@ impl Conditions {
             let (end, looped) = if new { (*at, false) } else { (end, looped) };
             let group = found.groups.entry(found.root(*scalar)).or_default();
             group.last = group.last.max(end);
-            group.asked += 1 + usize::from(looped);
+            // A condition that may have one side only is remembered, to see whether a run takes the one that was taken.
+            group.asked += 1 + usize::from(looped) + usize::from(narrow.contains(at));
             group.kept |= !new;
         }
         found.asks = asks;
@@ -480,6 +485,30 @@ impl Asked<'_> {
             }
             _ => None,
         }
+    }
+}
+
+/// Whether a run can take either side of a condition, as far as it alone says: it compares a sum in which one unknown
+/// value counts once. (`n < 4` has both; `2 n == 3`, `n * n < 0` and `minui n, 3 < 0` do not.)
+fn has_both_sides(program: &Program, condition: &Affine) -> bool {
+    let counts_once = |sum: &Affine| {
+        let free = |scalar: ScalarId| match &program.scalar(scalar).kind {
+            ScalarKind::Computed(compute) => compute.op == Op::Opaque,
+            ScalarKind::Argument(value) => value.is_none(),
+            ScalarKind::Grid(_) => false,
+            ScalarKind::Counter | ScalarKind::Variable => true,
+        };
+        sum.terms.iter().any(|(scalar, factor)| factor.abs() == 1 && free(*scalar))
+            && sum.terms.iter().all(|(scalar, _)| free(*scalar) || is_known(program, *scalar))
+    };
+    let [(scalar, _)] = condition.terms.as_slice() else { return false };
+    match &program.scalar(*scalar).kind {
+        ScalarKind::Computed(compute) => match (compute.op, compute.operands.as_slice()) {
+            (Op::Opaque, _) => true,
+            (Op::Eq | Op::Ne | Op::Lt | Op::Le, [a, b]) => counts_once(&a.minus(b)),
+            _ => false,
+        },
+        _ => counts_once(condition),
     }
 }
 

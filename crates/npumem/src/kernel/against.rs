@@ -10,7 +10,7 @@
 //! The two files run the same statements in the same order, so each access of the one is an access of the other.
 //! That gives every buffer of the program its address, and what was undeclared in the planned file is decided.
 
-use super::KernelError;
+use super::{KernelError, alike};
 use npumem_ir::program::{Access, Affine, Operation, Program, Role, Root, Step};
 use npumem_ir::{BufferId, Offset, StepId};
 use std::collections::BTreeMap;
@@ -57,6 +57,13 @@ pub fn with_addresses_of(unplanned: &Program, planned: &Program) -> Result<Progr
             "{} statements touch memory before planning, {} in the planned file",
             own.len(),
             theirs.len()
+        )));
+    }
+    if let Some((at, with, how)) = alike::difference(unplanned, planned) {
+        return Err(KernelError::OtherProgram(format!(
+            "the two take another way: {how} ({} before planning, {} in the planned file)",
+            place(unplanned, at),
+            place(planned, with)
         )));
     }
     let mut addresses: BTreeMap<BufferId, Offset> = found.iter().map(|(id, (at, _))| (*id, Offset(*at))).collect();

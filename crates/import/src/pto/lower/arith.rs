@@ -46,12 +46,17 @@ impl<'s> Lowering<'s, '_> {
 
     /// From one width to another: with its sign, without, or only the lowest bits.
     fn cast(&mut self, op: &RawOp<'s>, short: &str, value: Affine) -> Affine {
-        let types = op.types();
-        let (from, to) = (types.first().copied().unwrap_or(""), types.last().copied().unwrap_or(""));
-        let (before, after) = (width(from), width(to));
-        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
-            // `index` to a narrower type is met for counts and addresses alone: they fit, unless they are known not to.
-            return self.truncated(value, after.unwrap_or(63));
+        // `: i32 to i8`, or `: (i32) -> i8`.
+        let mut words = op.clauses.iter().skip_while(|clause| !matches!(clause, Clause::Word("to"))).skip(1);
+        let to = words.find_map(|clause| match clause {
+            Clause::Word(ty) => Some(*ty),
+            Clause::Types(list) | Clause::Arrow(list) => list.first().copied(),
+            _ => None,
+        });
+        let from = op.types().first().copied().unwrap_or("");
+        let (before, after) = (width(from), to.or(op.arrow().first().copied()).and_then(width));
+        if let Some(after) = after.filter(|after| before.is_none_or(|before| *after < before)) {
+            return self.truncated(value, after);
         }
         match short {
             // One bit with its sign: all ones.
