@@ -11,7 +11,7 @@
 
 use super::dialect;
 use npumem_ir::program::{
-    Access, Affine, Buffer, Compute, Layout, Op, Operation, Role, Root, ScalarKind, Step, UNWRITTEN, Values,
+    Access, Affine, Buffer, Compute, Layout, Op, Operation, POINTS, Role, Root, ScalarKind, Step, UNWRITTEN, Values,
 };
 use npumem_ir::{BufferId, Device, ElementType, Program, ScalarId};
 use std::collections::BTreeMap;
@@ -406,6 +406,9 @@ impl Printer<'_> {
         let name = operation.name.as_str();
         if let Some(why) = operation.attributes.get(UNWRITTEN) {
             return Err(format!("'{name}' {why}"));
+        }
+        if operation.attributes.contains_key(POINTS) {
+            return Err(format!("'{name}' by indices that no operation of the dialect has"));
         }
         if dialect::known(name).is_none() || !operation.scalars.is_empty() || name == "taxpy" {
             return Err(format!("the statement '{name}'"));

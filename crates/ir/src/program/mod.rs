@@ -19,6 +19,7 @@
 mod affine;
 mod builder;
 mod evaluate;
+pub mod points;
 mod range;
 mod rewrite;
 mod structure;
@@ -27,6 +28,7 @@ pub mod text;
 pub use affine::Affine;
 pub use builder::ProgramBuilder;
 pub use evaluate::Values;
+pub use points::{POINTS, THEN};
 pub use rewrite::RewriteError;
 pub use structure::{MAX_DEPTH, MAX_STEPS, ProgramError, Structure};
 

@@ -166,7 +166,7 @@ impl Program {
                         self.check_affine(&extent.count)?;
                     }
                 }
-                Ok(())
+                check_points(operation)
             }
             Step::Sync(sync) => match sync {
                 Sync::SetFlag { event: value, .. }
@@ -224,4 +224,23 @@ impl Program {
             None => Ok(()),
         }
     }
+}
+
+/// A statement that combines by index has an operand for each term and a scalar for each end.
+fn check_points(operation: &super::Operation) -> Result<(), String> {
+    let Some(text) = operation.attributes.get(super::POINTS) else { return Ok(()) };
+    let points: super::points::Points = text.parse().map_err(|problem| format!("{}: {problem}", super::POINTS))?;
+    let operands = points.terms.iter().filter_map(|(_, part)| part.operand);
+    let (most, given) = (operands.max().map_or(0, |most| most + 1), operation.reads.len());
+    if points.how != super::points::How::Mean && most > given {
+        return Err(format!("{}: it reads {given} operands, 'in{}' is not one of them", super::POINTS, most - 1));
+    }
+    let (needed, given) = (points.numbers(), operation.scalars.len());
+    if needed != given {
+        return Err(format!(
+            "{}: {needed} numbers are needed (two a dim, two an axis), {given} are given",
+            super::POINTS
+        ));
+    }
+    Ok(())
 }

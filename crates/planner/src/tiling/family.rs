@@ -547,7 +547,13 @@ fn merged(shape: &[u64], alike: &dyn Fn(usize, usize) -> bool) -> Vec<(u64, usiz
     let mut dims: Vec<(u64, usize)> = Vec::new();
     for (at, extent) in shape.iter().enumerate() {
         match dims.last_mut() {
-            Some((product, first)) if alike(*first, at) => *product = product.saturating_mul(*extent),
+            Some((product, first)) if alike(*first, at) => {
+                // An axis of one element is like any other; what comes next must be like the one that counts.
+                if *product == 1 {
+                    *first = at;
+                }
+                *product = product.saturating_mul(*extent);
+            }
             _ => dims.push((*extent, at)),
         }
     }

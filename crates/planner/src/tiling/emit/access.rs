@@ -1,9 +1,10 @@
 //! Which bytes a tile is, in main memory and near the unit.
 
+use super::points::{Place, Said};
 use super::{Writer, number, signed};
 use crate::tiling::operator::{Axis, OperandRole, OperatorKind, Side, Unit};
-use npumem_ir::program::UNWRITTEN;
-use npumem_ir::program::{Access, Affine, Extent, Layout, Op, Operation, Root};
+use npumem_ir::program::points::{How, Join};
+use npumem_ir::program::{Access, Affine, Extent, Layout, Op, Operation, Root, THEN};
 
 /// How the right side of a product lies next to the matrix unit: blocks along rows, elements down columns (the PTO
 /// dialect's `right` tile, `blayout=row_major, slayout=col_major`).
@@ -11,7 +12,7 @@ pub(super) const RIGHT: Layout = Layout::Fractal { outer_col: false, inner_col: 
 
 impl Writer<'_> {
     /// First position of an axis that the tile touches, and how many.
-    fn touched(&mut self, axis: &Axis) -> (Affine, Affine) {
+    pub(super) fn touched(&mut self, axis: &Axis) -> (Affine, Affine) {
         if axis.terms.is_empty() {
             return (number(0), number(axis.extent));
         }
@@ -145,19 +146,43 @@ impl Writer<'_> {
 
     pub(super) fn store(&mut self) {
         let out = self.operator.output();
-        let (Some(from), Some(to)) = (self.near(out), self.far(out)) else { return };
+        let (Some(mut from), Some(to)) = (self.near(out), self.far(out)) else { return };
         let engine = self.engine_name(self.schedule.machine.out.hops[0].engine);
-        let mut store = Operation { reads: vec![from], writes: vec![to], ..Operation::new("tstore", engine) };
+        let product = self.operator.unit == Unit::Matrix && !self.is_attention();
         // The unit that stores applies them, where no vector unit of the core reaches the sums.
-        let late = self.operator.operands.iter().any(|operand| operand.role == OperandRole::Late);
-        if self.operator.unit == Unit::Matrix
-            && !self.is_attention()
-            && (late || !self.operator.epilogue.is_empty())
-            && self.finisher().is_none()
-        {
-            let after = "with the functions after the product, which the store applies";
-            store.attributes.insert(UNWRITTEN.into(), after.into());
+        let late: Vec<usize> = if product && self.finisher().is_none() { self.late() } else { Vec::new() };
+        let functions = product && self.finisher().is_none() && !self.operator.epilogue.is_empty();
+        let turned = self.operator.kind == OperatorKind::Conv && self.is_fed();
+        let gemm = self.schedule.gemm.clone();
+        let mut said = None;
+        if turned || !late.is_empty() || functions {
+            let mut sums = self.places(out);
+            if self.is_fed() {
+                let (rows, columns) = (self.product_of(&gemm.rows), self.product_of(&gemm.columns));
+                if turned {
+                    let layout = Layout::Fractal { outer_col: true, inner_col: false, bytes: 1024 };
+                    from = Self::seen_as(&from, rows.clone(), columns.clone(), layout);
+                }
+                sums = vec![Place::flat(&gemm.rows, number(0), rows), Place::flat(&gemm.columns, number(0), columns)];
+            }
+            let mut terms = vec![(Join::Add, 0, sums)];
+            terms.extend(late.iter().enumerate().map(|(place, at)| (Join::Add, place + 1, self.places(*at))));
+            said = Some(Said { how: How::Set, result: self.places(out), terms });
+        }
+        let reads = std::iter::once(from).chain(late.iter().filter_map(|at| self.near(*at))).collect();
+        let mut store = Operation { reads, writes: vec![to], ..Operation::new("tstore", engine) };
+        if let Some(said) = said {
+            self.say(&mut store, &said, &[]);
+        }
+        if functions {
+            store.attributes.insert(THEN.into(), self.operator.epilogue.join(","));
         }
         self.builder.run(store);
+    }
+
+    /// What is added to results that are complete.
+    pub(super) fn late(&self) -> Vec<usize> {
+        let operands = &self.operator.operands;
+        (0..operands.len()).filter(|at| operands[*at].role == OperandRole::Late).collect()
     }
 }

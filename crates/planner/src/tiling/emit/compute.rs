@@ -1,9 +1,11 @@
 //! The statements of the unit: products with their feed, and chains of vector functions.
 
+use super::points::{Place, Said};
 use super::{Writer, number, signed};
-use crate::tiling::instructions::{Instruction, Over, instructions, unsaid};
+use crate::tiling::instructions::{Instruction, Meaning, Over, instructions};
 use crate::tiling::operator::{Axis, DimRole, Operator, OperatorKind, Unit};
-use npumem_ir::program::{Access, Affine, Extent, InPlace, Layout, Op, Operation, UNWRITTEN};
+use npumem_ir::program::points::{How, Join};
+use npumem_ir::program::{Access, Affine, Extent, InPlace, Layout, Number, Op, Operation, UNWRITTEN};
 use std::collections::BTreeMap;
 
 impl Writer<'_> {
@@ -21,7 +23,7 @@ impl Writer<'_> {
     pub(super) fn finish_tile(&mut self) {
         let operator = self.operator;
         if operator.unit != Unit::Matrix {
-            return;
+            return self.finish_vector();
         }
         let out = operator.output();
         let Some(engine) = self.finisher() else { return };
@@ -31,14 +33,21 @@ impl Writer<'_> {
                 continue;
             }
             if let (Some(sum), Some(with)) = (self.near(out), self.near(at)) {
-                let word =
-                    if operand.axes.len() < operator.operands[out].axes.len() { "tcolexpandadd" } else { "tadd" };
-                self.elementwise(word, &name, vec![sum.clone(), with], sum);
+                let repeated = operand.axes.len() < operator.operands[out].axes.len();
+                let word = if repeated { "tcolexpandadd" } else { "tadd" };
+                let mut add = Self::elementwise(word, &name, vec![sum.clone(), with], sum);
+                if repeated && operator.kind == OperatorKind::Conv {
+                    let (whole, part) = (self.places(out), self.places(at));
+                    let terms = vec![(Join::Add, 0, whole.clone()), (Join::Add, 1, part)];
+                    self.say(&mut add, &Said { how: How::Set, result: whole, terms }, &[]);
+                }
+                self.builder.run(add);
             }
         }
         for function in operator.epilogue.clone() {
             if let Some(sum) = self.near(out) {
-                self.elementwise(&format!("t{function}"), &name, vec![sum.clone()], sum);
+                let function = Self::elementwise(&format!("t{function}"), &name, vec![sum.clone()], sum);
+                self.builder.run(function);
             }
         }
     }
@@ -55,19 +64,8 @@ impl Writer<'_> {
         found.map(|(id, _)| id)
     }
 
-    fn elementwise(&mut self, word: &str, engine: &str, reads: Vec<Access>, write: Access) {
-        let in_place = InPlace::Elementwise;
-        self.builder.run(Operation { reads, writes: vec![write], in_place, ..Operation::new(word, engine) });
-    }
-
-    /// Product of the lengths of some dims.
-    fn product_of(&mut self, dims: &[usize]) -> Affine {
-        let mut product = number(1);
-        for dim in dims {
-            let length = self.length[*dim].clone();
-            product = self.builder.value(Op::Mul, vec![product, length]);
-        }
-        product
+    fn elementwise(word: &str, engine: &str, reads: Vec<Access>, write: Access) -> Operation {
+        Operation { reads, writes: vec![write], in_place: InPlace::Elementwise, ..Operation::new(word, engine) }
     }
 
     /// One product of the tiles as they lie near the unit.
@@ -85,7 +83,8 @@ impl Writer<'_> {
         );
         let engine = self.engine_name(self.schedule.machine.unit);
         let first = self.first_turn(None);
-        self.accumulate(first, &engine, a, b, c);
+        let said = (self.operator.kind == OperatorKind::Conv).then(|| self.said_products());
+        self.accumulate(first, &engine, [a, b, c], said);
     }
 
     /// Whether a side of a product lies in memory with its rows and columns exchanged.
@@ -99,8 +98,7 @@ impl Writer<'_> {
     }
 
     /// `c = a b` in the first turn of the sum, `c += a b` in the others.
-    fn accumulate(&mut self, first: Affine, engine: &str, a: Access, b: Access, c: Access) {
-        let known = first.as_constant();
+    fn accumulate(&mut self, first: Affine, engine: &str, [a, b, c]: [Access; 3], said: Option<[Said; 2]>) {
         let word = |acc: &str| {
             if self.operator.kind == OperatorKind::Conv && !self.is_fed() {
                 format!("tconv{acc}")
@@ -117,35 +115,25 @@ impl Writer<'_> {
         let several = (batches && self.operator.kind == OperatorKind::Matmul)
             .then(|| (UNWRITTEN.to_owned(), "of several products that share their left side".to_owned()));
         let attributes: BTreeMap<String, String> = several.into_iter().collect();
-        let start = Operation {
+        let mut start = Operation {
             reads: vec![a.clone(), b.clone()],
             writes: vec![c.clone()],
             in_place,
             attributes: attributes.clone(),
             ..Operation::new(begin, engine)
         };
-        let add = Operation {
+        let mut add = Operation {
             reads: vec![c.clone(), a, b],
             writes: vec![c],
             in_place,
             attributes,
             ..Operation::new(go_on, engine)
         };
-        match known {
-            Some(0) => {
-                self.builder.run(add);
-            }
-            Some(_) => {
-                self.builder.run(start);
-            }
-            None => {
-                self.builder.begin_if(first);
-                self.builder.run(start);
-                self.builder.otherwise();
-                self.builder.run(add);
-                self.builder.end();
-            }
+        if let Some([first, more]) = said {
+            self.say(&mut start, &first, &[]);
+            self.say(&mut add, &more, &[]);
         }
+        self.begin_or_go_on(first, start, add);
     }
 
     /// Steps of the unit over a tile in the stage, each fed by a copy of its two sides.
@@ -181,8 +169,10 @@ impl Writer<'_> {
             ..access.clone()
         };
         let (mut a_part, mut b_part) = (seen(&a, &lm, &lk, 512), seen(&b, &lk, &ln, 512));
-        // The rows of a window are gathered from all over the tile.
-        if !conv {
+        if conv {
+            // The rows of a window are gathered from all over the tile, which lies as it came.
+            (a_part.layout, b_part.layout) = (Layout::RowMajor, Layout::RowMajor);
+        } else {
             let wide = |bits: u64| 512 * 8 / BLOCK_ROWS / bits;
             let right = super::access::RIGHT;
             (a_part.layout, b_part.layout) = (a.layout, b.layout);
@@ -215,19 +205,29 @@ impl Writer<'_> {
         };
         let (left_engine, right_engine) = (self.engine_name(left_engine), self.engine_name(right_engine));
         let word = if conv { "timg2col" } else { "tmov" };
-        self.builder.run(Operation {
-            reads: vec![a_part],
-            writes: vec![l0a.clone()],
-            ..Operation::new(word, left_engine)
-        });
-        self.builder.run(Operation {
-            reads: vec![b_part],
-            writes: vec![l0b.clone()],
-            ..Operation::new("tmov", right_engine)
+        let feed = |word, read, write: &Access, engine| Operation {
+            reads: vec![read],
+            writes: vec![write.clone()],
+            ..Operation::new(word, engine)
+        };
+        let mut feeds = [feed(word, a_part, &l0a, left_engine), feed("tmov", b_part, &l0b, right_engine)];
+        if conv {
+            let along = |dims: &[usize], step: &Along, length: &Affine| {
+                Place::flat(dims, step.index.times(signed(step.step)), length.clone())
+            };
+            let (rows, depth, columns) =
+                (along(&gemm.rows, &rows, &lm), along(&gemm.depth, &depth, &lk), along(&gemm.columns, &columns, &ln));
+            for (side, result) in [vec![rows, depth.clone()], vec![depth, columns]].into_iter().enumerate() {
+                let terms = vec![(Join::Mul, 0, self.places(side))];
+                self.say(&mut feeds[side], &Said { how: How::Set, result, terms }, &[]);
+            }
+        }
+        feeds.into_iter().for_each(|feed| {
+            self.builder.run(feed);
         });
         let first = self.first_turn(Some(ik));
         let engine = self.engine_name(self.schedule.machine.unit);
-        self.accumulate(first, &engine, l0a, l0b, c_part);
+        self.accumulate(first, &engine, [l0a, l0b, c_part], None);
         for count in [counts_k, counts_n, counts_m] {
             if count > 1 {
                 self.builder.end();
@@ -258,78 +258,72 @@ impl Writer<'_> {
 
     /// The chain of vector functions of one tile.
     fn vector(&mut self) {
-        let engine = self.engine_name(self.schedule.machine.unit);
-        for instruction in instructions(self.operator) {
-            let reads: Vec<Access> = instruction.reads.iter().filter_map(|at| self.near(*at)).collect();
-            let Some(mut write) = self.near(instruction.writes) else { continue };
-            if self.operator.kind == OperatorKind::Reduce {
-                // A column of results, or a row of them.
-                let along = write.shape.len();
-                let at = if instruction.name.starts_with("trow") { along } else { along.saturating_sub(1) };
-                write.shape.insert(at, number(1));
-            }
+        for instruction in instructions(self.operator).iter().filter(|one| !one.once) {
             if instruction.over == Over::Points {
-                self.window(&instruction.name, &engine, reads, write);
-                continue;
-            }
-            let sums = instruction.accumulates.then(|| self.first_turn(None));
-            let operation = Operation {
-                reads,
-                writes: vec![write.clone()],
-                in_place: instruction.in_place,
-                attributes: unwritten(self.operator, &instruction),
-                ..Operation::new(instruction.name.clone(), engine.clone())
-            };
-            match sums {
-                Some(first) if first.as_constant().is_none() => {
-                    let mut again = operation.clone();
-                    again.reads.push(write);
-                    again.name = format!("{}.acc", instruction.name);
-                    self.builder.begin_if(first);
-                    self.builder.run(operation);
-                    self.builder.otherwise();
-                    self.builder.run(again);
-                    self.builder.end();
-                }
-                _ => {
-                    self.builder.run(operation);
-                }
+                self.window(instruction);
+            } else if let Some([operation, again]) = self.instruction(instruction) {
+                let sums = instruction.accumulates.then(|| self.first_turn(None));
+                self.begin_or_go_on(sums.unwrap_or_else(|| number(1)), operation, again);
             }
         }
     }
 
-    /// One statement for each position of a window: the first writes, the others take the result so far as well.
-    fn window(&mut self, word: &str, engine: &str, reads: Vec<Access>, write: Access) {
-        let mut taps: Vec<Affine> = Vec::new();
-        let mut opened = 0;
-        for dim in 0..self.operator.dims.len() {
-            let about = &self.operator.dims[dim];
-            if about.role == DimRole::Reduction && about.extent > 1 {
-                let length = self.length[dim].clone();
-                taps.push(Affine::scalar(self.builder.begin_for(format!("{}_tap", about.name), 0, length, 1)));
-                opened += 1;
+    /// What is done to a tile of results that is complete.
+    fn finish_vector(&mut self) {
+        for instruction in instructions(self.operator).iter().filter(|one| one.once) {
+            if let Some([operation, _]) = self.instruction(instruction) {
+                self.builder.run(operation);
             }
         }
-        let outside = self.first_turn(None);
-        let sum = taps.iter().fold(number(0), |sum, tap| sum.plus(tap));
-        let first = self.builder.value(Op::Eq, vec![sum, number(0)]);
-        let first = self.builder.value(Op::Mul, vec![first, outside]);
-        // The window's elements for one tap are as many as the result's; which of them is not written out.
-        let seen = |access: &Access| Access { shape: write.shape.clone(), certain: false, ..access.clone() };
-        let reads: Vec<Access> = reads.iter().take(1).map(seen).chain(reads.iter().skip(1).cloned()).collect();
-        let begin = Operation {
-            reads: reads.clone(),
+    }
+
+    /// An instruction as it begins a sum, and as it goes on with one.
+    fn instruction(&mut self, instruction: &Instruction) -> Option<[Operation; 2]> {
+        let engine = self.engine_name(self.schedule.machine.unit);
+        let reads: Vec<Access> = instruction.reads.iter().filter_map(|at| self.near(*at)).collect();
+        let mut write = self.near(instruction.writes)?;
+        if self.operator.kind == OperatorKind::Reduce && !instruction.once {
+            // A column of results, or a row of them.
+            let along = write.shape.len();
+            let at = if instruction.name.starts_with("trow") { along } else { along.saturating_sub(1) };
+            write.shape.insert(at, number(1));
+        }
+        let mut operation = Operation {
+            reads,
             writes: vec![write.clone()],
-            ..Operation::new(if opened == 0 { word } else { "tmov" }, engine)
+            in_place: instruction.in_place,
+            attributes: unwritten(self.operator),
+            scalars: instruction.scalar.map(Number::Real).into_iter().collect(),
+            ..Operation::new(instruction.name.clone(), engine)
         };
-        let again = Operation {
-            reads: reads.into_iter().chain([write.clone()]).collect(),
-            writes: vec![write],
-            ..Operation::new(word, engine)
-        };
+        let mut again = operation.clone();
+        again.reads.push(write);
+        again.name = format!("{}.acc", instruction.name);
+        if let Some(meaning) = &instruction.meaning {
+            let said = self.said(instruction, meaning);
+            let summed = if said.how == How::Mean { self.all_summed() } else { Vec::new() };
+            self.say(&mut operation, &said, &summed);
+            self.say(&mut again, &Said { how: more(said.how), ..said }, &summed);
+        }
+        Some([operation, again])
+    }
+
+    /// What an instruction combines, over the axes of its operands.
+    fn said(&mut self, instruction: &Instruction, meaning: &Meaning) -> Said {
+        let result = self.places(instruction.writes);
+        let terms = meaning.terms.iter().map(|(join, operand)| {
+            let at = instruction.reads.iter().position(|read| read == operand).unwrap_or(0);
+            let places = if meaning.how == How::Mean { self.whole_places(*operand) } else { self.places(*operand) };
+            (*join, at, places)
+        });
+        Said { how: meaning.how, terms: terms.collect(), result }
+    }
+
+    /// The first statement in the first turn of a sum, the second in the others.
+    fn begin_or_go_on(&mut self, first: Affine, begin: Operation, go_on: Operation) {
         match first.as_constant() {
             Some(0) => {
-                self.builder.run(again);
+                self.builder.run(go_on);
             }
             Some(_) => {
                 self.builder.run(begin);
@@ -338,11 +332,49 @@ impl Writer<'_> {
                 self.builder.begin_if(first);
                 self.builder.run(begin);
                 self.builder.otherwise();
-                self.builder.run(again);
+                self.builder.run(go_on);
                 self.builder.end();
             }
         }
-        for _ in 0..opened {
+    }
+
+    /// One statement for each position of a window: the first writes, the others take the result so far as well.
+    fn window(&mut self, instruction: &Instruction) {
+        let engine = self.engine_name(self.schedule.machine.unit);
+        let reads: Vec<Access> = instruction.reads.iter().filter_map(|at| self.near(*at)).collect();
+        let (Some(write), Some(meaning)) = (self.near(instruction.writes), &instruction.meaning) else { return };
+        let mut said = self.said(instruction, meaning);
+        let mut taps: Vec<(usize, Affine)> = Vec::new();
+        for dim in 0..self.operator.dims.len() {
+            let about = &self.operator.dims[dim];
+            if about.role == DimRole::Reduction && about.extent > 1 {
+                let length = self.length[dim].clone();
+                let tap = Affine::scalar(self.builder.begin_for(format!("{}_tap", about.name), 0, length, 1));
+                taps.push((dim, tap));
+            }
+        }
+        let outside = self.first_turn(None);
+        let sum = taps.iter().fold(number(0), |sum, (_, tap)| sum.plus(tap));
+        let first = self.builder.value(Op::Eq, vec![sum, number(0)]);
+        let first = self.builder.value(Op::Mul, vec![first, outside]);
+        let ranges: Vec<(usize, Affine, Affine)> =
+            taps.iter().map(|(dim, tap)| (*dim, self.start[*dim].plus(tap), number(1))).collect();
+        // The window's elements for one tap are as many as the result's.
+        let seen = |access: &Access| Access { shape: write.shape.clone(), certain: false, ..access.clone() };
+        let reads: Vec<Access> = reads.iter().take(1).map(seen).chain(reads.iter().skip(1).cloned()).collect();
+        let name = if taps.is_empty() { instruction.name.as_str() } else { "tmov" };
+        let mut begin =
+            Operation { reads: reads.clone(), writes: vec![write.clone()], ..Operation::new(name, engine.clone()) };
+        let mut again = Operation {
+            reads: reads.into_iter().chain([write.clone()]).collect(),
+            writes: vec![write],
+            ..Operation::new(instruction.name.clone(), engine)
+        };
+        self.say(&mut begin, &said, &ranges);
+        said.how = more(said.how);
+        self.say(&mut again, &said, &ranges);
+        self.begin_or_go_on(first, begin, again);
+        for _ in taps {
             self.builder.end();
         }
     }
@@ -387,7 +419,7 @@ impl Writer<'_> {
             ..Operation::new("trowexpandexpdif", vector)
         });
         let v2 = Self::seen_as(&v, n, value_width, flat);
-        self.accumulate(first, &unit, p2, v2, o2);
+        self.accumulate(first, &unit, [p2, v2, o2], None);
     }
 }
 
@@ -455,7 +487,19 @@ impl Writer<'_> {
     }
 }
 
+/// The same, with what is there.
+fn more(how: How) -> How {
+    match how {
+        How::Sum => How::Add,
+        How::Max => How::AddMax,
+        How::Min => How::AddMin,
+        How::Product => How::AddProduct,
+        other => other,
+    }
+}
+
 /// The mark of a statement that takes the time of what it stands for but does not say it: its values are not computed.
-fn unwritten(operator: &Operator, instruction: &Instruction) -> BTreeMap<String, String> {
-    unsaid(operator, instruction).map(|why| (UNWRITTEN.to_owned(), why.to_owned())).into_iter().collect()
+fn unwritten(operator: &Operator) -> BTreeMap<String, String> {
+    let why = (operator.kind == OperatorKind::Gather).then_some("of the rows that the index names");
+    why.map(|why| (UNWRITTEN.to_owned(), why.to_owned())).into_iter().collect()
 }

@@ -14,6 +14,7 @@
 
 mod access;
 mod compute;
+mod points;
 
 use super::operator::{DimRole, OperandRole, Operator, OperatorKind, Unit};
 use super::schedule::{PlacedBuffer, Schedule};
@@ -71,6 +72,10 @@ pub fn program(schedule: &Schedule, device: &Device) -> Result<Program, EmitErro
     }
     if operator.kind == OperatorKind::Attention && schedule.machine.softmax.is_none() {
         return Err(not_yet("attention on a device whose vector units are in other cores"));
+    }
+    if let Some(dim) = schedule.gemm.batch.iter().find(|dim| schedule.found.tiles[**dim] > 1) {
+        let name = &operator.dims[*dim].name;
+        return Err(not_yet(&format!("a tile of several products ({name} = {})", schedule.found.tiles[*dim])));
     }
     if let Some(lack) = unwritten_way(schedule, device) {
         return Err(not_yet(&lack));
@@ -167,7 +172,8 @@ impl<'a> Writer<'a> {
 
     /// The shapes and layouts of tiles whose rows and columns are plain.
     fn describe(&mut self) {
-        if self.operator.kind != OperatorKind::Matmul {
+        let conv = self.operator.kind == OperatorKind::Conv && self.is_fed();
+        if self.operator.kind != OperatorKind::Matmul && !conv {
             return;
         }
         let [m, k, n, _] = self.schedule.gemm.size(&self.schedule.found.tiles);
@@ -178,6 +184,10 @@ impl<'a> Writer<'a> {
             let operand = self.schedule.buffers[at].operand;
             let first = self.buffer(operand).is_some_and(|(with, _)| with == at);
             let [m, k, n] = if first { [m, k, n] } else { step.unwrap_or([m, k, n]) };
+            // What a window takes its rows from, and its weights, lie as they come.
+            if conv && first && self.operator.operands[operand].side != super::operator::Side::Accumulator {
+                continue;
+            }
             let shape = match self.operator.operands[operand].side {
                 super::operator::Side::Left => [up(m, fm), up(k, fk)],
                 super::operator::Side::Right => [up(k, fk), up(n, fn_)],
@@ -185,7 +195,13 @@ impl<'a> Writer<'a> {
                 super::operator::Side::Vector => continue,
             };
             let right = self.operator.operands[operand].side == super::operator::Side::Right;
-            let layout = if right && !first { access::RIGHT } else { self.near_layout(operand) };
+            let layout = match (right && !first, conv) {
+                (true, _) => access::RIGHT,
+                (false, true) => {
+                    Layout::Fractal { outer_col: true, inner_col: false, bytes: if first { 1024 } else { 512 } }
+                }
+                (false, false) => self.near_layout(operand),
+            };
             let buffer = &mut self.builder.program_mut().buffers[self.inside[at].index()];
             buffer.shape = shape.to_vec();
             buffer.layout = layout;

@@ -194,7 +194,7 @@ impl<'a, 'b> Block<'a, 'b> {
         let lengths: Vec<u64> = (0..self.counts.len()).map(|dim| self.place(dim).1).collect();
         match operator.unit {
             Unit::Matrix => self.products(&lengths),
-            Unit::Vector => self.instructions(&lengths),
+            Unit::Vector => self.instructions(&lengths, false),
         }
         self.ends.push(self.next.saturating_sub(1));
         let out = operator.output();
@@ -204,10 +204,20 @@ impl<'a, 'b> Block<'a, 'b> {
                     self.load(at);
                 }
             }
-            self.epilogue();
-            let place = self.slot(out);
+            let mut places = vec![self.slot(out)];
+            match operator.unit {
+                Unit::Matrix if self.timer.machine.softmax.is_some() => self.epilogue(),
+                // The unit that stores applies the functions, and reads what is added.
+                Unit::Matrix if operator.kind != OperatorKind::Attention => {
+                    let late =
+                        (0..operator.operands.len()).filter(|at| operator.operands[*at].role == OperandRole::Late);
+                    places.extend(late.map(|at| self.slot(at)));
+                }
+                Unit::Matrix => {}
+                Unit::Vector => self.instructions(&lengths, true),
+            }
             let reach = self.reach(out);
-            self.say(self.hop(out).engine, Work::Copy { operand: out, reach }, &[place], None);
+            self.say(self.hop(out).engine, Work::Copy { operand: out, reach }, &places, None);
         }
         self.tiles += 1;
         for dim in self.found.order.iter().rev() {
@@ -340,7 +350,8 @@ impl<'a, 'b> Block<'a, 'b> {
         }
     }
 
-    fn instructions(&mut self, lengths: &[u64]) {
+    /// Those for every part of a sum, or those for a tile of results that is complete.
+    fn instructions(&mut self, lengths: &[u64], once: bool) {
         let timer = self.timer;
         let (operator, unit) = (timer.operator, timer.machine.unit);
         let out = operator.output();
@@ -349,7 +360,7 @@ impl<'a, 'b> Block<'a, 'b> {
             .map(|dim| lengths[dim])
             .product();
         let list: &[Instruction] = timer.instructions;
-        for instruction in list {
+        for instruction in list.iter().filter(|one| one.once == once) {
             let (all, times) = match instruction.over {
                 Over::Operand(_) => (&instruction.reads[..], 1),
                 Over::Points => (&instruction.reads[1..], taps),

@@ -545,8 +545,34 @@ fn unary(name: &str) -> Option<fn(f64) -> f64> {
         "neg" => |value| -value,
         "abs" => f64::abs,
         "relu" => |value| value.max(0.0),
+        "sigmoid" => sigmoid,
+        "silu" => |value| value * sigmoid(value),
+        "tanh" => f64::tanh,
+        "erf" => super::erf::erf,
+        "gelu" => |value| 0.5 * value * (1.0 + super::erf::erf(value / std::f64::consts::SQRT_2)),
         _ => return None,
     })
+}
+
+fn sigmoid(value: f64) -> f64 {
+    1.0 / (1.0 + (-value).exp())
+}
+
+/// A function of one operand, element by element.
+///
+/// # Errors
+/// [`NotComputed`] when the word is not known here.
+pub(super) fn function(word: &str, data: Data) -> Result<Data, NotComputed> {
+    match (word, data) {
+        ("cast", data) => Ok(data),
+        ("relu", Data::Int(list)) => Ok(Data::Int(list.into_iter().map(|value| value.max(0)).collect())),
+        ("neg", Data::Int(list)) => Ok(Data::Int(list.into_iter().map(i64::wrapping_neg).collect())),
+        ("abs", Data::Int(list)) => Ok(Data::Int(list.into_iter().map(i64::wrapping_abs).collect())),
+        (word, data) => {
+            let unary = unary(word).ok_or(NotComputed)?;
+            Ok(Data::Real(data.real().into_iter().map(|value| single(unary(single(value)))).collect()))
+        }
+    }
 }
 
 fn binary(word: &str) -> Option<fn(f64, f64) -> f64> {

@@ -5,20 +5,25 @@
 
 mod compute;
 mod eight;
+mod erf;
 mod memory;
 mod narrow;
 mod number;
 mod pairs;
+mod points;
 
 pub use compute::{NotComputed, Operand, Scalar, Target, compute};
 pub use memory::MAX_BYTES;
 pub use number::{Data, is_known, is_real, load_int, load_real, rounded, store_real, to_int};
 
+use super::region::Region;
 use super::sink::{Beginning, Sink};
 use super::touch::{NOWHERE, Places, Touch};
 use memory::{Memory, Seed, end_of};
 use npumem_ir::BufferId;
-use npumem_ir::program::{Number, Program, Role, UNWRITTEN};
+use npumem_ir::program::points::{How, Points};
+use npumem_ir::program::{Layout, Number, POINTS, Program, Role, THEN, UNWRITTEN};
+use points::Bounds;
 use std::collections::BTreeMap;
 
 /// What happened to one buffer of the caller.
@@ -103,7 +108,9 @@ impl<'a> Values<'a> {
             return false;
         }
         let buffer = self.program.buffer(touch.owner);
-        let mut end = end_of(self.program, touch).max(touch.region.end());
+        // What moves nothing may begin anywhere: a window that lies in the padding.
+        let moves = touch.payload() > 0;
+        let mut end = if moves { end_of(self.program, touch).max(touch.region.end()) } else { 0 };
         let external = self.places.external[touch.place as usize];
         if external && let Some(bytes) = buffer.bytes {
             end = end.max(bytes);
@@ -146,6 +153,9 @@ impl<'a> Values<'a> {
         }
         if let Some(why) = at.operation.attributes.get(UNWRITTEN) {
             return Err(format!("{name} {why}"));
+        }
+        if let Some(text) = at.operation.attributes.get(POINTS) {
+            return self.points(at, text);
         }
         let Some(target) = at.writes.first() else {
             return if at.reads.is_empty() { Ok(()) } else { Err(format!("{name} without a result")) };
@@ -194,6 +204,45 @@ impl<'a> Values<'a> {
         Ok(())
     }
 
+    /// What a statement combines index by index.
+    fn points(&mut self, at: &Beginning<'_>, text: &str) -> Result<(), String> {
+        let fail = |why: &str| format!("{}: {why}", at.operation.name);
+        let points: Points = text.parse().map_err(|why: String| fail(&why))?;
+        let numbers: Option<Vec<i64>> = at.numbers.iter().copied().collect();
+        let numbers = numbers.ok_or_else(|| fail("an index of unknown value"))?;
+        let bounds = Bounds::new(&points, &numbers).ok_or_else(|| fail("its indices are not all given"))?;
+        let target = at.writes.first().ok_or_else(|| fail("no result"))?;
+        let target = packed(target, bounds.elements(0));
+        let unknown =
+            |touch: &Touch| format!("{} of {} at a place that is not known", at.operation.name, touch.element);
+        let mut operands = Vec::new();
+        // A mean counts its terms and reads none.
+        let terms = points.terms.iter().enumerate().filter(|_| points.how != How::Mean);
+        for (term, (_, part)) in terms {
+            let touch =
+                part.operand.and_then(|operand| at.reads.get(operand)).ok_or_else(|| fail("no such operand"))?;
+            let touch = packed(touch, bounds.elements(term + 1));
+            operands.push(self.operand(at.core, &touch).ok_or_else(|| unknown(&touch))?.data);
+        }
+        let before = if points::goes_on(points.how) {
+            Some(self.operand(at.core, &target).ok_or_else(|| unknown(&target))?.data)
+        } else {
+            None
+        };
+        if target.place == NOWHERE || !is_known(target.element) {
+            return Err(unknown(&target));
+        }
+        let result = points::combine(&bounds, operands, before, target.element);
+        let mut result = result.ok_or_else(|| fail("more than is computed"))?;
+        for word in
+            at.operation.attributes.get(THEN).map_or("", String::as_str).split(',').filter(|word| !word.is_empty())
+        {
+            result = compute::function(word, result).map_err(|NotComputed| fail(&format!("the function '{word}'")))?;
+        }
+        self.leave(at.core, &target, &result)
+            .map_err(|()| format!("{} past the {MAX_BYTES} bytes of a run", at.operation.name))
+    }
+
     /// `result += scalar * source`.
     fn axpy(&mut self, at: &Beginning<'_>, reads: &[Operand], scalars: &[Scalar]) -> Result<(), String> {
         let fail = || at.operation.name.clone();
@@ -224,6 +273,20 @@ impl<'a> Values<'a> {
         }
         all.data = Data::Real(to);
         self.leave(at.core, &whole, &all.data).map_err(|()| fail())
+    }
+}
+
+/// A tile that is said by nothing but its start: so many elements, one after another.
+fn packed(touch: &Touch, elements: u64) -> Touch {
+    if touch.place == NOWHERE || touch.layout != Layout::RowMajor || !touch.extents().is_empty() {
+        return *touch;
+    }
+    let bytes = elements.saturating_mul(touch.element.bits()).div_ceil(8);
+    Touch {
+        shape: [elements].into_iter().collect(),
+        region: Region::flat(touch.slot_start, bytes),
+        certain: true,
+        ..*touch
     }
 }
 
