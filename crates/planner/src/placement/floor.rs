@@ -8,6 +8,7 @@
 //! A look-up goes through the buckets that an item's life meets, on every level, each list by offset and no further than
 //! the offset that is tried. It costs what is live around the item, not what stands elsewhere. With a ceiling just
 //! below a plan that is known, the pass ends where first fit breaks it: then first fit is no better, which is a proof.
+//! What lives at one step depends on few others (`part_at`), so a proof is looked for around the hottest steps first.
 
 use super::instance::{Instance, Item};
 
@@ -69,6 +70,24 @@ pub(crate) fn first_fit(instance: &Instance, order: &[u32], ceiling: i64, limit:
         offsets[i as usize] = at;
     }
     (Pass::Placed(offsets), shelves.work)
+}
+
+/// Part of an order that first fit decides alone: what lives at `slot`, and whatever comes before something in the part
+/// and lives with it, time after time. First fit over the part gives these items the offsets that they have in all of it.
+///
+/// The part is read from the end of the order, so that one stretch of time that only grows holds all of it so far.
+pub(crate) fn part_at(instance: &Instance, order: &[u32], slot: i32) -> Vec<u32> {
+    let (mut from, mut to) = (slot, slot + 1);
+    let mut part = Vec::new();
+    for &i in order.iter().rev() {
+        let item = &instance.items[i as usize];
+        if item.start < to && from < item.end {
+            (from, to) = (from.min(item.start), to.max(item.end));
+            part.push(i);
+        }
+    }
+    part.reverse();
+    part
 }
 
 impl Shelves {
@@ -181,6 +200,25 @@ mod tests {
                 assert_eq!(first_fit(&instance, &order, peak - 1, u64::MAX).0, Pass::Reaches);
             }
         }
+    }
+
+    #[test]
+    fn a_part_gets_the_offsets_that_it_has_in_all() {
+        let mut random = Random(20);
+        let mut smaller = 0;
+        for _ in 0..40 {
+            let instance = instance(&mut random, 2_000);
+            let order = Keys::new(&instance).sorted(&instance, Order::Size);
+            let Pass::Placed(all) = first_fit(&instance, &order, UNLIMITED, u64::MAX).0 else { panic!("no ceiling") };
+            let slot = random.below(instance.slots() as u64) as i32;
+            let part = part_at(&instance, &order, slot);
+            let Pass::Placed(some) = first_fit(&instance, &part, UNLIMITED, u64::MAX).0 else { panic!("no ceiling") };
+            assert!(part.iter().all(|&i| all[i as usize] == some[i as usize]));
+            let live = |i: &u32| instance.items[*i as usize].start <= slot && slot < instance.items[*i as usize].end;
+            assert_eq!(part.iter().filter(|i| live(i)).count(), order.iter().filter(|i| live(i)).count());
+            smaller += u32::from(part.len() < order.len() / 2);
+        }
+        assert!(smaller > 10, "{smaller} parts of 40 are less than half");
     }
 
     #[test]

@@ -18,6 +18,9 @@ const SWEEP: (u64, u64) = (1_200_000_000, 3_500_000_000);
 /// Work of the first fit that an answer is held against.
 const FLOOR: u64 = 2_000_000_000;
 
+/// How many hot steps are looked at before all of it.
+const PARTS: usize = 3;
+
 /// Places a very large problem, never above a first fit by size where that can be told; `Err` names a pinned item that clashes.
 pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut Meter) -> Result<FanResult, u32> {
     let found = spread(instance, keys, target, meter)?;
@@ -25,8 +28,18 @@ pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut M
         return Ok(found);
     }
     let order = keys.sorted(instance, Order::Size);
-    let (pass, work) = floor::first_fit(instance, &order, found.peak - 1, FLOOR);
-    meter.spend(work);
+    let mut fits = |order: &[u32]| {
+        let (pass, work) = floor::first_fit(instance, order, found.peak - 1, FLOOR);
+        meter.spend(work + order.len() as u64);
+        pass
+    };
+    // Where the load is largest first fit most likely breaks the ceiling, and that shows without the rest.
+    for slot in hottest(instance) {
+        if fits(&floor::part_at(instance, &order, slot)) == Pass::Reaches {
+            return Ok(found);
+        }
+    }
+    let pass = fits(&order);
     Ok(match pass {
         Pass::Placed(offsets) => FanResult {
             peak: instance.peak(&offsets),
@@ -37,6 +50,23 @@ pub(crate) fn place(instance: &Instance, keys: &Keys, target: i64, meter: &mut M
         },
         Pass::Reaches | Pass::Unknown => found,
     })
+}
+
+/// Slots of largest load, the first of them the largest of all, none within a few lives of another.
+fn hottest(instance: &Instance) -> Vec<i32> {
+    let mut loads = bounds::loads(instance);
+    let lives: i64 = instance.items.iter().map(|i| i64::from(i.end - i.start)).sum();
+    let far = (4 * lives / instance.items.len().max(1) as i64) as usize;
+    let mut out = Vec::new();
+    while let Some(at) = (0..loads.len()).max_by_key(|&t| (loads[t], std::cmp::Reverse(t)))
+        && loads[at] > 0
+        && out.len() < PARTS
+    {
+        out.push(at as i32);
+        let end = (at + far + 1).min(loads.len());
+        loads[at.saturating_sub(far)..end].fill(0);
+    }
+    out
 }
 
 /// What lives always at the floor, the rest by sweeps and windows.
