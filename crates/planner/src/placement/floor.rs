@@ -207,7 +207,14 @@ mod tests {
         let mut random = Random(20);
         let mut smaller = 0;
         for _ in 0..40 {
-            let instance = instance(&mut random, 2_000);
+            // Few are live at once, so that one leads to few others.
+            let buffers = (0..2_000).map(|_| {
+                let (start, size) = (random.below(4_000), 1 + random.below(100));
+                let live = vec![Live { start, end: start + 1 + random.below(10), low: 0, high: size }];
+                SpaceBuffer { size, alignment: 1, live, pin: None, hint: None }
+            });
+            let instance =
+                Instance::new(&SpaceProblem { buffers: buffers.collect(), ..SpaceProblem::default() }).unwrap();
             let order = Keys::new(&instance).sorted(&instance, Order::Size);
             let Pass::Placed(all) = first_fit(&instance, &order, UNLIMITED, u64::MAX).0 else { panic!("no ceiling") };
             let slot = random.below(instance.slots() as u64) as i32;

@@ -13,6 +13,7 @@
 //! batches of another size that choose their own order and with other weights, until one run gets through.
 
 mod hills;
+mod mend;
 
 use super::board::{Block, Board, Fit, UNPLACED};
 use super::bounds;
@@ -23,11 +24,6 @@ use super::piece::{Piece, hull};
 use super::timeline::Timeline;
 use super::touch::Weights;
 use std::collections::VecDeque;
-
-/// Most items without room that are mended, most that may move for one, and work of mending one.
-const MOST_MENDED: usize = 16;
-const MOST_MOVED: usize = 8_000;
-const MEND: u64 = 10_000_000;
 
 /// Counted work of an item besides the look-up.
 const PER_ITEM: u64 = 64;
@@ -73,6 +69,8 @@ pub(crate) struct Ground<'a> {
     loads: Vec<i64>,
     /// Largest load that each item meets.
     urgency: &'a [i64],
+    /// What is left over may be mended by a sweep of its own.
+    mends_by_sweeps: bool,
 }
 
 /// What a sweep gave.
@@ -111,7 +109,8 @@ struct Sweep<'g, 'a> {
 impl<'a> Ground<'a> {
     /// `urgency` is the largest load that each item meets.
     pub fn new(instance: &'a Instance, urgency: &'a [i64]) -> Ground<'a> {
-        Ground { instance, timeline: Timeline::new(instance), loads: bounds::loads(instance), urgency }
+        let (timeline, loads) = (Timeline::new(instance), bounds::loads(instance));
+        Ground { instance, timeline, loads, urgency, mends_by_sweeps: true }
     }
 
     /// Places all items, as many as it can below `ceiling`: `None` when those are too few or the limit is reached. `Err`
@@ -278,13 +277,10 @@ impl Sweep<'_, '_> {
         }
     }
 
-    /// Those that are left over take the place of others, which find another one; else they go on top, the largest first.
+    /// Those that are left over are fitted in (`mend`); else they go on top, the largest first.
     fn finish(mut self, meter: &mut Meter) -> Swept {
-        let mut left = std::mem::take(&mut self.left);
-        // In the order of time, so that one mending sees what the one before it did.
-        left.sort_by_key(|&i| (self.item(i).start, i));
-        let few = left.len() <= MOST_MENDED;
-        let mut above: Vec<u32> = left.into_iter().filter(|&i| !few || !self.mend(i, meter)).collect();
+        let left = std::mem::take(&mut self.left);
+        let mut above = self.mend_all(left, meter);
         above.sort_by_key(|&i| (-self.item(i).height, i));
         for &i in &above {
             let (start, end) = (self.item(i).start, self.item(i).end);
@@ -301,39 +297,6 @@ impl Sweep<'_, '_> {
         self.pay(above.len(), meter);
         let offsets = self.board.into_offsets();
         Swept { peak: self.ground.instance.peak(&offsets), offsets, left: above.len() }
-    }
-
-    /// Puts an item in by moving those that live near it.
-    fn mend(&mut self, i: u32, meter: &mut Meter) -> bool {
-        let instance = self.ground.instance;
-        let near = self.ground.timeline.live(instance, self.item(i).start, self.item(i).end);
-        let (start, end) = hull(instance, &near);
-        let moves = |i: u32| {
-            let item = &instance.items[i as usize];
-            item.pin.is_none() && item.apart.is_empty() && item.exclusive.is_empty()
-        };
-        let (mut own, mut around) = (vec![i], Vec::new());
-        for other in self.ground.timeline.live(instance, start, end) {
-            let item = self.item(other);
-            if other != i && self.is_placed(other) {
-                let inside = start <= item.start && item.end <= end;
-                if moves(other) && inside { own.push(other) } else { around.push(other) }
-            }
-        }
-        if !moves(i) || own.len() > MOST_MOVED {
-            return false;
-        }
-        meter.spend(PER_ITEM * (own.len() + around.len()) as u64);
-        let piece = Piece::new(instance, &[], &own, &around, self.board.offsets());
-        let mut board = Board::new(&piece.instance);
-        for (k, item) in piece.instance.items.iter().enumerate().skip(1) {
-            board.put(k, item.pin.unwrap_or_else(|| self.board.offsets()[own[k] as usize]));
-        }
-        let Some(mended) = eject::repair(board, &[0], self.ceiling, MEND, meter) else { return false };
-        for (&i, &at) in own.iter().zip(mended.offsets()) {
-            self.board.move_to(i as usize, at);
-        }
-        true
     }
 }
 
