@@ -37,6 +37,11 @@ const SPECS: &[&str] = &[
     "matmul m=37 n=29 k=45 a=f32 b=f32 c=f32 bias=f32 residual=f32 act=gelu",
     "matmul m=37 n=29 k=45 a=f16 b=f16 c=f16 bias=f32 act=relu",
     "matmul batch=3 m=17 n=33 k=20 transpose=b residual=f16 act=silu",
+    "matmul m=45 n=29 k=37 a=i8 b=i8 c=i32 transpose=a",
+    "matmul m=45 n=29 k=37 a=f32 b=f32 c=f32 transpose=ab",
+    "matmul batch=2 m=100 n=24 k=70 a=i8 b=i8 c=i32 transpose=a bias=i32",
+    "matmul m=20 n=33 k=300 c=f32 split=4",
+    "matmul m=5 n=7 k=100 a=i8 b=i8 c=i32 split=8",
     "elementwise shape=5x6x7 a=f32 b=f32 b-shape=1x6x1 op=mul,tanh",
     "elementwise shape=5x6x7 a=f32 b=f32 a-shape=5x1x7 op=sub",
     "elementwise shape=23x31 a=f16 b=f16 op=add,gelu,sigmoid",
@@ -129,7 +134,15 @@ fn left_behind(
     };
     let outside = program.buffers.iter().filter(|buffer| buffer.role == Role::External);
     let outputs: Vec<String> = outside.map(|buffer| buffer.name.clone()).collect();
-    let values = Some(ValuesRequest { seed: 7, ..ValuesRequest::default() });
+    let mut inputs = std::collections::BTreeMap::new();
+    if operator.split > 1 {
+        // The parts are added to what is there.
+        let out = &operator.operands[operator.output()];
+        let (element, bytes) = (out.element, vec![0; usize::try_from(out.bytes()).unwrap()]);
+        let shape = out.axes.iter().map(|axis| axis.extent).collect();
+        inputs.insert("c_gm".to_owned(), npy::write(&npy::Array { element, shape, bytes }));
+    }
+    let values = Some(ValuesRequest { seed: 7, inputs, ..ValuesRequest::default() });
     let request =
         Request { values, outputs: outputs.clone(), advice: Some(false), sanitize: true, ..Request::default() };
     let done = simulate(&program, &device, &request, &[]).map_err(|error| error.to_string())?;

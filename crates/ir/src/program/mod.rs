@@ -302,6 +302,9 @@ pub enum InPlace {
 /// Its values are not computed.
 pub const UNWRITTEN: &str = "unwritten";
 
+/// Attribute of a statement that the memory joins with what is there, in any order of those that do: `add`.
+pub const ATOMIC: &str = "atomic";
+
 /// One statement that an engine runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Operation {

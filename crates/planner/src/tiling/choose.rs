@@ -6,7 +6,7 @@
 //!   memory    within 5 % of the fastest the fewest bytes near the unit, then smaller neighbours while one is in time
 //! ```
 
-use super::follow::{FEW_STATEMENTS, MOST_STATEMENTS, Predicted, follow};
+use super::follow::{CHOSEN_STATEMENTS, FEW_STATEMENTS, MOST_STATEMENTS, Predicted, follow};
 use super::gemm::Feeder;
 use super::machine::Machine;
 use super::nest::{Nest, NestSetup, Slots};
@@ -50,6 +50,8 @@ pub(crate) struct Candidate {
     pub(crate) time: CoreTime,
     pub(crate) cycles: f64,
     pub(crate) spans: Vec<(EngineId, f64, f64)>,
+    /// The cycles are those of all of it, none taken from the pace of a part.
+    pub(crate) whole: bool,
 }
 
 /// The search of one operator on one machine.
@@ -92,9 +94,12 @@ pub(super) fn best_schedule(operator: &Operator, machine: &Machine, request: &Re
         Goal::Traffic => search.least_traffic(),
         Goal::Memory => search.smallest(),
     };
-    let (work, searched, refused) = (search.work, search.searched, search.refused);
+    let (work, searched, refused) = (search.work, search.searched, search.refused.take());
     match (best, refused) {
-        (Some(one), _) => {
+        (Some(mut one), _) => {
+            if !one.whole {
+                search.follow(&mut one, CHOSEN_STATEMENTS, f64::INFINITY);
+            }
             let mut schedule = bench.finish(one, request.goal, feeder.as_ref());
             schedule.work = work;
             schedule.partitions = (searched, many);
@@ -156,7 +161,7 @@ impl Search<'_> {
                     best = best.min(found.score[0]);
                     let (score, parts) = (found.score, parts.clone());
                     let (cycles, spans) = (f64::INFINITY, Vec::new());
-                    all.push(Candidate { score, parts, slots, found, time, cycles, spans });
+                    all.push(Candidate { score, parts, slots, found, time, cycles, spans, whole: false });
                 }
             }
         }
@@ -361,7 +366,7 @@ impl Search<'_> {
     /// Takes down the cycles of one; whether all of it was followed.
     fn follow(&self, one: &mut Candidate, statements: u64, ceiling: f64) -> bool {
         let followed = self.bench.follow(one, self.feeder, statements, ceiling);
-        (one.cycles, one.spans) = (followed.total, followed.spans);
+        (one.cycles, one.spans, one.whole) = (followed.total, followed.spans, followed.whole);
         followed.whole
     }
 }
@@ -382,7 +387,8 @@ impl Bench<'_> {
         let copies = |at: usize| copies(&block, self.operator, at, &found);
         let time = timer.time(&found.tiles, &copies, &found.read, &found.written, slots)?;
         let (score, parts) = (found.score, parts.to_vec());
-        Some(Candidate { score, parts, slots, found, time, cycles: f64::INFINITY, spans: Vec::new() })
+        let (cycles, spans) = (f64::INFINITY, Vec::new());
+        Some(Candidate { score, parts, slots, found, time, cycles, spans, whole: false })
     }
 
     /// The next size along a dim that needs a tile less, or one more.

@@ -1,7 +1,7 @@
 //! Why this tile: what limits it, what the next larger one would cost, what second slots buy.
 
 use super::fit::fit;
-use super::follow::MOST_STATEMENTS;
+use super::follow::CHOSEN_STATEMENTS;
 use super::gemm::Feeder;
 use super::nest::Slots;
 use super::operator::Unit;
@@ -96,6 +96,6 @@ impl<'a> Around<'a> {
         let feeder =
             (self.operator.unit == Unit::Matrix).then(|| Feeder::new(&self.schedule.machine, sides(&self.operator)));
         let one = bench.exactly(&self.schedule.parts, tiles, slots, feeder.as_ref())?;
-        Some(bench.follow(&one, feeder.as_ref(), MOST_STATEMENTS, f64::INFINITY).total)
+        Some(bench.follow(&one, feeder.as_ref(), CHOSEN_STATEMENTS, f64::INFINITY).total)
     }
 }

@@ -191,7 +191,7 @@ fn best_as(operator: &Operator, device: &Device, request: &Request) -> Result<Sc
     let whole = whole_kernels(operator);
     let operator = &whole;
     if operator.kind == OperatorKind::Reduce && request.tiles.is_none() {
-        // A sum in one go, where it fits: tile programs do not compute the values of one in parts.
+        // A sum in one go, where it fits: each part is rounded, and `.pto` has no statement that goes on with one.
         let mut at_once = operator.clone();
         at_once.dims.iter_mut().filter(|dim| dim.role == DimRole::Reduction).for_each(|dim| dim.whole = true);
         if let Ok(mut found) = best_schedule(&at_once, &machine, request) {
@@ -348,9 +348,11 @@ impl<'a> Bench<'a> {
         }
         let summed = self.operator.dims.iter().position(|dim| dim.role == DimRole::Reduction);
         if let Some(dim) = summed.filter(|_| self.operator.split > 1) {
-            let most = cores.max(self.operator.split);
-            all.retain(|parts| parts.iter().product::<u64>() * self.operator.split <= most);
-            all.iter_mut().for_each(|parts| parts[dim] = self.operator.split);
+            // Parts of whole granules, each with some of the sum.
+            let units = self.operator.dims[dim].extent.div_ceil(self.cuts[dim]);
+            let split = units.div_ceil(units.div_ceil(self.operator.split));
+            all.retain(|parts| parts.iter().product::<u64>() * split <= cores.max(split));
+            all.iter_mut().for_each(|parts| parts[dim] = split);
         }
         let mut scored: Vec<(Vec<u64>, f64, f64)> = all
             .into_iter()
@@ -510,9 +512,10 @@ impl<'a> Bench<'a> {
             notes.push("matrix and vector cores share no memory nearer than the cache: scores and weights cross it, and their time and the softmax's are not counted".into());
         }
         if operator.split > 1 {
+            let summed = operator.dims.iter().position(|dim| dim.role == DimRole::Reduction);
             notes.push(format!(
-                "split-K: {} partial results in {} are added at the end; that pass is not in the time",
-                operator.split,
+                "split-K: the memory adds {} partial results in {} to what is there (0 before): their order is not said, and reading what is there is not in the time",
+                summed.map_or(1, |dim| parts[dim]),
                 operator.accumulates.name()
             ));
         }

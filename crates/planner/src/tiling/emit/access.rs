@@ -4,7 +4,7 @@ use super::points::{Place, Said};
 use super::{Writer, number, signed};
 use crate::tiling::operator::{Axis, OperandRole, OperatorKind, Side, Unit};
 use npumem_ir::program::points::{How, Join};
-use npumem_ir::program::{Access, Affine, Extent, Layout, Op, Operation, Root, THEN};
+use npumem_ir::program::{ATOMIC, Access, Affine, Extent, Layout, Op, Operation, Root, THEN};
 
 /// How the right side of a product lies next to the matrix unit: blocks along rows, elements down columns (the PTO
 /// dialect's `right` tile, `blayout=row_major, slayout=col_major`).
@@ -108,6 +108,9 @@ impl Writer<'_> {
     pub(super) fn near_layout(&self, operand: usize) -> Layout {
         let fed = self.is_fed() && self.operator.kind == OperatorKind::Matmul;
         let turned = self.is_turned(operand);
+        if operand < 2 && self.by_index(operand) {
+            return Layout::RowMajor;
+        }
         match self.operator.operands[operand].side {
             Side::Left | Side::Right if fed && turned => RIGHT,
             // Only elements of two bytes fill blocks of 16 rows by 16 columns: others lie as the unit takes them.
@@ -171,6 +174,10 @@ impl Writer<'_> {
         }
         let reads = std::iter::once(from).chain(late.iter().filter_map(|at| self.near(*at))).collect();
         let mut store = Operation { reads, writes: vec![to], ..Operation::new("tstore", engine) };
+        if self.operator.split > 1 {
+            // Each core has a part of the sum.
+            store.attributes.insert(ATOMIC.into(), "add".into());
+        }
         if let Some(said) = said {
             self.say(&mut store, &said, &[]);
         }

@@ -87,8 +87,13 @@ impl Writer<'_> {
         self.accumulate(first, &engine, [a, b, c], said);
     }
 
-    /// Whether a side of a product lies in memory with its rows and columns exchanged.
+    /// Whether a side of a product is loaded with its rows and columns exchanged.
     pub(super) fn is_turned(&self, side: usize) -> bool {
+        self.lies_turned(side) && !self.by_index(side)
+    }
+
+    /// Whether a side of a product lies in memory with its rows and columns exchanged.
+    pub(super) fn lies_turned(&self, side: usize) -> bool {
         if side > 1 {
             return false;
         }
@@ -169,19 +174,19 @@ impl Writer<'_> {
             ..access.clone()
         };
         let (mut a_part, mut b_part) = (seen(&a, &lm, &lk, 512), seen(&b, &lk, &ln, 512));
-        if conv {
-            // The rows of a window are gathered from all over the tile, which lies as it came.
-            (a_part.layout, b_part.layout) = (Layout::RowMajor, Layout::RowMajor);
-        } else {
-            let wide = |bits: u64| 512 * 8 / BLOCK_ROWS / bits;
-            let right = super::access::RIGHT;
-            (a_part.layout, b_part.layout) = (a.layout, b.layout);
-            if a.layout == right {
+        let by_index = [self.by_index(0), self.by_index(1)];
+        let wide = |bits: u64| 512 * 8 / BLOCK_ROWS / bits;
+        let right_layout = super::access::RIGHT;
+        (a_part.layout, b_part.layout) = (a.layout, b.layout);
+        if !by_index[0] {
+            if a.layout == right_layout {
                 self.blocks(&mut a_part, [&depth, &rows], wide(bits[0]), bits[0], false);
             } else {
                 self.blocks(&mut a_part, [&rows, &depth], wide(bits[0]), bits[0], true);
             }
-            if b.layout == right {
+        }
+        if !by_index[1] {
+            if b.layout == right_layout {
                 self.blocks(&mut b_part, [&columns, &depth], wide(bits[1]), bits[1], true);
             } else {
                 self.blocks(&mut b_part, [&depth, &columns], wide(bits[1]), bits[1], false);
@@ -211,13 +216,13 @@ impl Writer<'_> {
             ..Operation::new(word, engine)
         };
         let mut feeds = [feed(word, a_part, &l0a, left_engine), feed("tmov", b_part, &l0b, right_engine)];
-        if conv {
-            let along = |dims: &[usize], step: &Along, length: &Affine| {
-                Place::flat(dims, step.index.times(signed(step.step)), length.clone())
-            };
-            let (rows, depth, columns) =
-                (along(&gemm.rows, &rows, &lm), along(&gemm.depth, &depth, &lk), along(&gemm.columns, &columns, &ln));
-            for (side, result) in [vec![rows, depth.clone()], vec![depth, columns]].into_iter().enumerate() {
+        let along = |dims: &[usize], step: &Along, length: &Affine| {
+            Place::flat(dims, step.index.times(signed(step.step)), length.clone())
+        };
+        let (rows, depth, columns) =
+            (along(&gemm.rows, &rows, &lm), along(&gemm.depth, &depth, &lk), along(&gemm.columns, &columns, &ln));
+        for (side, result) in [vec![rows, depth.clone()], vec![depth, columns]].into_iter().enumerate() {
+            if by_index[side] {
                 let terms = vec![(Join::Mul, 0, self.places(side))];
                 self.say(&mut feeds[side], &Said { how: How::Set, result, terms }, &[]);
             }

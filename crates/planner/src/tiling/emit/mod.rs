@@ -67,8 +67,12 @@ pub fn program(schedule: &Schedule, device: &Device) -> Result<Program, EmitErro
     if operator.passes > 1 {
         return Err(not_yet("a row that is read twice"));
     }
-    if operator.split > 1 {
-        return Err(not_yet("the sum of the parts of a split"));
+    let out = &operator.operands[operator.output()];
+    if operator.split > 1 && (out.element != operator.accumulates || operator.vector_per_output > 0) {
+        let sums = operator.accumulates.name();
+        return Err(not_yet(&format!(
+            "a split whose parts are not added in memory as they are (give c={sums}, and no bias, residual or act)"
+        )));
     }
     if operator.kind == OperatorKind::Attention && schedule.machine.softmax.is_none() {
         return Err(not_yet("attention on a device whose vector units are in other cores"));
@@ -81,9 +85,6 @@ pub fn program(schedule: &Schedule, device: &Device) -> Result<Program, EmitErro
         return Err(not_yet(&lack));
     }
     let mut writer = Writer::new(schedule, device);
-    if (0..2).any(|side| writer.is_turned(side) && !writer.turns_whole(side)) {
-        return Err(not_yet("a transposed operand whose tiles do not divide it"));
-    }
     writer.cut();
     writer.walk(0);
     Ok(writer.builder.finish()?)
@@ -157,6 +158,12 @@ impl<'a> Writer<'a> {
         writer
     }
 
+    /// Whether the unit's rows are taken from all over the tile in the stage, which lies as it came: those of windows, and
+    /// of a transposed side whose tiles do not fill its blocks.
+    pub(super) fn by_index(&self, side: usize) -> bool {
+        self.is_fed() && (self.operator.kind == OperatorKind::Conv || self.lies_turned(side) && !self.turns_whole(side))
+    }
+
     /// Whether every tile of a transposed side is whole, or lies so that it need not be: elements of two bytes, and what
     /// the unit reads where it lies.
     fn turns_whole(&self, side: usize) -> bool {
@@ -184,8 +191,7 @@ impl<'a> Writer<'a> {
             let operand = self.schedule.buffers[at].operand;
             let first = self.buffer(operand).is_some_and(|(with, _)| with == at);
             let [m, k, n] = if first { [m, k, n] } else { step.unwrap_or([m, k, n]) };
-            // What a window takes its rows from, and its weights, lie as they come.
-            if conv && first && self.operator.operands[operand].side != super::operator::Side::Accumulator {
+            if first && operand < 2 && self.by_index(operand) {
                 continue;
             }
             let shape = match self.operator.operands[operand].side {

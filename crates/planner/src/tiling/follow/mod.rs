@@ -32,6 +32,8 @@ use std::collections::{BinaryHeap, VecDeque};
 pub const FEW_STATEMENTS: u64 = 5_000;
 /// As [`FEW_STATEMENTS`].
 pub const MOST_STATEMENTS: u64 = 24_000;
+/// The same for the one that is chosen, once: how the cache fills is seen to its end.
+pub const CHOSEN_STATEMENTS: u64 = 150_000;
 /// Tiles of one core that are followed at least.
 const LEAST_TILES: u64 = 12;
 /// Statements that wait in the queue of one engine.
@@ -226,7 +228,7 @@ pub fn follow(
     }
     let followed = if all <= most { all } else { (most / turn).max(2) * turn };
     let held =
-        timer.machine.cache.map(|(_, capacity, _)| Held::new(operator.operands.len(), capacity, timer.machine.sector));
+        timer.machine.cache.map(|(_, capacity, _)| Held::new(&operator.operands, capacity, timer.machine.sector));
     let cache_rate = timer.machine.cache.map_or(f64::INFINITY, |(_, _, rate)| rate);
     let mut walk = Walk {
         plan: &plan,
@@ -410,8 +412,8 @@ impl Walk<'_, '_> {
         if line.taken {
             return false;
         }
-        let Some((statement, issued)) = line.waiting.front().copied() else { return false };
-        let mut start = line.free.max(issued);
+        let Some((statement, issued)) = line.waiting.front() else { return false };
+        let mut start = line.free.max(*issued);
         for dep in statement.deps() {
             let done = core.done[*dep as usize];
             if done.is_nan() {
@@ -426,7 +428,7 @@ impl Walk<'_, '_> {
             start = line.under_way[line.under_way.len() - many];
             line.under_way.retain(|done| *done > start);
         }
-        line.waiting.pop_front();
+        let Some((statement, _)) = line.waiting.pop_front() else { return false };
         line.began.push_back(start);
         if line.began.len() > QUEUE {
             line.began.pop_front();

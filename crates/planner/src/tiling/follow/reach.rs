@@ -6,7 +6,7 @@
 //! ```
 
 use super::super::machine::Hop;
-use super::super::operator::Operand;
+use super::super::operator::{Axis, Operand, OperandRole};
 use std::collections::{HashMap, VecDeque};
 
 /// Axes that are told apart.
@@ -32,16 +32,17 @@ pub(super) struct Reach {
 
 impl Reach {
     /// Of positions `(first, count)` along every axis of an operand.
-    pub fn new(operand: &Operand, touched: &[(u64, u64)]) -> Reach {
+    pub fn new(operand: &Operand, touched: impl Fn(&Axis) -> (u64, u64)) -> Reach {
         let bits = operand.element.bits();
         let bytes = |elements: u64| elements.saturating_mul(bits).div_ceil(8);
         let mut reach = Reach { run: bytes(1), ..Reach::default() };
         let (mut pitch, mut elements) = (1_u64, 1_u64);
-        for (axis, (first, count)) in operand.axes.iter().zip(touched).rev() {
-            reach.start = reach.start.saturating_add(bytes(pitch).saturating_mul(*first));
-            elements = elements.saturating_mul(*count);
-            if *count > 1 {
-                reach.repeat(*count, bytes(pitch));
+        for axis in operand.axes.iter().rev() {
+            let (first, count) = touched(axis);
+            reach.start = reach.start.saturating_add(bytes(pitch).saturating_mul(first));
+            elements = elements.saturating_mul(count);
+            if count > 1 {
+                reach.repeat(count, bytes(pitch));
             }
             pitch = pitch.saturating_mul(axis.extent);
         }
@@ -93,6 +94,11 @@ impl Reach {
     /// Whether all runs lie alike.
     fn even(&self, grain: u64, align: u64) -> bool {
         self.dims[..self.rank].iter().all(|(_, stride)| stride % grain == 0 && stride % align == 0)
+    }
+
+    /// Whether it has all of every sector that it touches.
+    fn fills(&self, sector: u64) -> bool {
+        self.start.is_multiple_of(sector) && self.run.is_multiple_of(sector) && self.even(sector, sector)
     }
 
     /// The same with runs joined where no sector lies between them: it touches the same sectors.
@@ -161,18 +167,25 @@ pub(super) struct Held {
     order: VecDeque<(usize, usize)>,
     /// Words that were let go.
     gone: u64,
+    /// Operands whose tiles share no element, where the cache holds all there is: a tile is there when it was brought before.
+    apart: Vec<bool>,
     /// Tiles that were touched, by operand and start: the tile, its sectors, and the words that were gone by then.
     whole: HashMap<(usize, u64), (Reach, u64, u64)>,
 }
 
 impl Held {
-    pub fn new(operands: usize, capacity: u64, sector: u64) -> Self {
+    pub fn new(operands: &[Operand], capacity: u64, sector: u64) -> Self {
         let sector = sector.max(1);
+        let most = (capacity / sector).max(64);
+        let moved = operands.iter().filter(|operand| operand.role != OperandRole::Temporary);
+        let all = moved.map(|operand| operand.bytes().div_ceil(sector) + 1).fold(0, u64::saturating_add);
+        let apart = |operand: &Operand| all <= most && operand.axes.iter().all(|axis| axis.as_plain().is_some());
         Held {
             sector,
-            most: (capacity / sector).max(64),
+            most,
+            apart: operands.iter().map(apart).collect(),
             held: 0,
-            words: vec![Vec::new(); operands],
+            words: vec![Vec::new(); operands.len()],
             order: VecDeque::new(),
             gone: 0,
             whole: HashMap::new(),
@@ -194,6 +207,11 @@ impl Held {
             && with == reach
         {
             return [(sectors * sector) as f64, 0.0];
+        }
+        if self.apart[operand] && reach.fills(sector) {
+            let bytes = reach.runs().saturating_mul(reach.run);
+            self.whole.insert((operand, reach.start), (*reach, bytes / sector, self.gone));
+            return [0.0, bytes as f64];
         }
         let asked = *reach;
         let (mut there, mut brought) = (0_u64, 0_u64);

@@ -12,7 +12,7 @@ use super::super::instructions::{Instruction, Over};
 use super::super::machine::Hop;
 use super::super::nest::round_up;
 use super::super::objective::{Timer, instruction_cycles, products};
-use super::super::operator::{DimRole, OperandRole, OperatorKind, Unit};
+use super::super::operator::{Axis, DimRole, OperandRole, OperatorKind, Unit};
 use super::super::search::Found;
 use super::reach::Reach;
 use super::{Place, Plan};
@@ -234,9 +234,9 @@ impl<'a, 'b> Block<'a, 'b> {
         self.plan.hop(operand)
     }
 
-    fn touched(&self, operand: usize) -> Vec<(u64, u64)> {
-        let axes = self.timer.operator.operands[operand].axes.iter();
-        axes.map(|axis| match axis.as_plain() {
+    /// Positions of an operand's tile along an axis: the first and how many.
+    fn touched(&self, axis: &Axis) -> (u64, u64) {
+        match axis.as_plain() {
             Some(dim) => self.place(dim),
             None => {
                 let (first, end) = axis.touched(&|dim| {
@@ -245,12 +245,11 @@ impl<'a, 'b> Block<'a, 'b> {
                 });
                 (first, end - first)
             }
-        })
-        .collect()
+        }
     }
 
     fn reach(&self, operand: usize) -> Reach {
-        Reach::new(&self.timer.operator.operands[operand], &self.touched(operand))
+        Reach::new(&self.timer.operator.operands[operand], |axis| self.touched(axis))
     }
 
     fn load(&mut self, operand: usize) {
@@ -259,7 +258,8 @@ impl<'a, 'b> Block<'a, 'b> {
     }
 
     fn elements(&self, operand: usize) -> u64 {
-        self.touched(operand).iter().fold(1, |product, (_, count)| product.saturating_mul(*count))
+        let axes = self.timer.operator.operands[operand].axes.iter();
+        axes.fold(1, |product, axis| product.saturating_mul(self.touched(axis).1))
     }
 
     /// Functions on a complete tile of a product, where a vector unit beside the matrix unit has them.

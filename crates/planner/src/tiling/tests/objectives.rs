@@ -1,6 +1,6 @@
 //! Each objective is kept by its own measure: no other objective's schedule is better at it, and no neighbour is faster.
 
-use super::super::{Goal, Larger, Schedule, explain, parse, schedule};
+use super::super::{Goal, Larger, Schedule, Slots, explain, parse, schedule, two_level};
 use npumem_ir::Device;
 use npumem_testing::Random;
 
@@ -59,6 +59,49 @@ fn no_objective_is_beaten_at_its_own_measure() {
         }
         if let Some(cycles) = around.single_slots {
             assert!(cycles >= time.cycles * 0.999, "{text} on {name}: single slots take {cycles}: {}", time.cycles);
+        }
+    }
+}
+
+/// The generic machine with another SRAM, of as many banks.
+fn with_sram(bytes: u64) -> Device {
+    let text = include_str!("../../../../../devices/generic-npu.toml");
+    let (before, sram) = text.split_at(text.find("name = \"sram\"").unwrap());
+    let sram = sram.replacen("capacity_bytes = \"8 MiB\"", &format!("capacity_bytes = {bytes}"), 1);
+    let sram = sram.replacen("size_bytes = \"256 KiB\"", &format!("size_bytes = {}", bytes / 32), 1);
+    Device::from_toml(&format!("{before}{sram}")).unwrap()
+}
+
+#[test]
+fn more_sram_is_never_worse() {
+    let mut random = Random(23);
+    for _ in 0..60 {
+        let text = spec(&mut random);
+        let operator = parse(&text).unwrap();
+        for slots in [Slots::Single, Slots::Streamed, Slots::Inputs, Slots::All] {
+            let (mut capacity, mut least) = (256_u64, None);
+            while capacity < 1 << 20 {
+                let found = two_level(&operator, capacity, slots).ok().map(|found| found.traffic());
+                let worse = least.is_some_and(|least| found.is_none_or(|found| found > least));
+                assert!(
+                    !worse,
+                    "{text}, slots {}: {found:?} B in {capacity} B of SRAM, {least:?} in less",
+                    slots.word()
+                );
+                least = found.or(least);
+                capacity += 1 + capacity / 2 + random.below(capacity);
+            }
+        }
+    }
+    for _ in 0..12 {
+        let text = spec(&mut random);
+        let operator = parse(&text).unwrap();
+        let mut least: Option<u128> = None;
+        for kib in [24_u64, 32, 48, 80, 128, 256, 704, 2048] {
+            let now = schedule(&operator, &with_sram(kib << 10), Goal::Traffic).ok().map(|found| traffic(&found));
+            let worse = least.is_some_and(|least| now.is_none_or(|now| now > least));
+            assert!(!worse, "{text}: {now:?} B in {kib} KiB, {least:?} B in less");
+            least = now.or(least);
         }
     }
 }

@@ -19,7 +19,7 @@ pub use fault::{Earlier, Fault, FaultKind};
 use super::sink::{Beginning, Kept, Sink};
 use super::touch::{NOWHERE, Places, Touch, element_bytes};
 use cells::{ANYBODY, Cells, Writers};
-use npumem_ir::program::{InPlace, Operation, Program, Role, Root, Step, Sync};
+use npumem_ir::program::{ATOMIC, InPlace, Operation, Program, Role, Root, Step, Sync};
 use npumem_ir::{BufferId, Device, ScalarId, StepId};
 use order::Orders;
 use std::collections::BTreeMap;
@@ -38,6 +38,13 @@ struct Writer {
     owner: BufferId,
     block: u64,
     turns: Vec<(ScalarId, i64)>,
+    /// The memory adds what it writes to what is there.
+    adds: bool,
+}
+
+/// Whether the memory adds what the statement writes to what is there.
+fn adds(at: &Beginning<'_>) -> bool {
+    at.operation.attributes.get(ATOMIC).is_some_and(|how| how == "add")
 }
 
 /// What a buffer may touch.
@@ -285,12 +292,15 @@ impl<'a> Shadow<'a> {
             }
         };
         let mut racing = None::<(u64, u64, u32)>;
+        let adds = adds(at);
         touch.region.each_run(MAX_RUNS, |start| {
             let end = start + touch.region.run;
             if external {
                 cells.each(start, end, |from, to, before| {
                     if let Some(before) = before.filter(|before| *before != ANYBODY)
                         && self.writers.get(before).block != at.block
+                        // Sums that the memory itself makes may come in any order.
+                        && !(adds && self.writers.get(before).adds)
                         && racing.is_none()
                     {
                         racing = Some((from, to, before));
@@ -417,7 +427,7 @@ impl Sink for Shadow<'_> {
             }
             self.place(at, touch, true);
             let owner = touch.owner;
-            let writer = Writer { step: at.step, owner, block: at.block, turns: at.turns.to_vec() };
+            let writer = Writer { step: at.step, owner, block: at.block, turns: at.turns.to_vec(), adds: adds(at) };
             let writer = self.writers.add(writer);
             self.write(at, touch, writer);
         }

@@ -22,7 +22,7 @@ use super::touch::{NOWHERE, Places, Touch};
 use memory::{Memory, Seed, end_of};
 use npumem_ir::BufferId;
 use npumem_ir::program::points::{How, Points};
-use npumem_ir::program::{Layout, Number, POINTS, Program, Role, THEN, UNWRITTEN};
+use npumem_ir::program::{ATOMIC, Layout, Number, POINTS, Program, Role, THEN, UNWRITTEN};
 use points::Bounds;
 use std::collections::BTreeMap;
 
@@ -191,7 +191,17 @@ impl<'a> Values<'a> {
             return self.axpy(at, &reads, &scalars);
         }
         let attribute = |key: &str| at.operation.attributes.get(key).cloned();
-        let result = compute(name, &reads, &scalars, shape, &attribute).map_err(|NotComputed| name.to_owned())?;
+        let mut result = compute(name, &reads, &scalars, shape, &attribute).map_err(|NotComputed| name.to_owned())?;
+        match attribute(ATOMIC).as_deref() {
+            None => {}
+            Some("add") => {
+                let before = self.operand(at.core, target).ok_or_else(|| name.to_owned())?;
+                let sum = Operand { data: result, rows, columns, element: target.element };
+                result =
+                    compute("tadd", &[before, sum], &[], shape, &attribute).map_err(|NotComputed| name.to_owned())?;
+            }
+            Some(how) => return Err(format!("{name} with the memory's own '{how}'")),
+        }
         self.leave(at.core, target, &result).map_err(|()| format!("{name} past the {MAX_BYTES} bytes of a run"))
     }
 
