@@ -5,20 +5,27 @@
 //! ```
 
 use super::conditions::Conditions;
-use super::known::{Guess, Known, Scene};
+use super::known::{Example, Guess, Known, Scene};
 use npumem_ir::program::Affine;
 use npumem_ir::{ScalarId, StepId};
+use std::collections::BTreeSet;
 
 /// Ways out that are told apart by their number of turns: none, one, more.
 const TOLD_APART: usize = 2;
 /// Turns in which what is known may begin to follow the counter before it is forgotten.
 pub(super) const SETTLING_TURNS: usize = 4;
 
+/// How far ahead a run is looked for that leaves.
+const LATER_STRIDES: i64 = 3;
+
+/// What a way knows, and whether it is a guess.
+type Way = (Known, Option<Guess>);
+
 /// The bound of one loop, entered from one path.
 pub(super) struct Bound<'a> {
     pub id: StepId,
     pub stop: &'a Affine,
-    group: ScalarId,
+    pub group: ScalarId,
     /// What was known before the loop.
     entry: Known,
     /// What every way out after more than [`TOLD_APART`] turns knows of the bound.
@@ -36,22 +43,32 @@ impl<'a> Bound<'a> {
         Some(Bound { id, stop, group, entry: known.clone(), coarse: sides.yes.into_iter().next() })
     }
 
-    /// What those know that take one more turn, and those that leave.
+    /// What those know that take one more turn, and those that leave, each with whether that is a guess.
     pub fn ends(
         &self,
         scene: Scene<'_>,
         known: &Known,
         now: i64,
         (turn, forgetting): (usize, bool),
-    ) -> (Vec<Known>, Vec<Known>, Option<Guess>) {
+    ) -> (Vec<Way>, Vec<Way>) {
         let mut sides = known.decide_above(scene, &less(self.stop, now), self.id.index());
-        if turn >= TOLD_APART {
-            sides.no.iter_mut().for_each(|known| self.late(scene, known));
-        }
         if forgetting {
             sides.yes.iter_mut().for_each(|on| on.clone_from(known));
         }
-        (sides.yes, sides.no, sides.guess)
+        let with_guess = |known: Known| (known, sides.guess);
+        let late = |known: Known| {
+            let guess = match known.example(scene) {
+                Example::Impossible => return None,
+                Example::Found(_) => None,
+                Example::Unclear => Some(self.guess()),
+            };
+            Some((self.late(scene, known), sides.guess.or(guess)))
+        };
+        let none = match turn >= TOLD_APART {
+            true => sides.no.into_iter().filter_map(late).collect(),
+            false => sides.no.into_iter().map(with_guess).collect(),
+        };
+        (sides.yes.into_iter().map(with_guess).collect(), none)
     }
 
     /// What those know that are in a turn with this counter after turns were passed over: their bound lies beyond.
@@ -59,9 +76,31 @@ impl<'a> Bound<'a> {
         known.decide_above(scene, &less(self.stop, now), self.id.index()).yes
     }
 
-    /// To leave after some turn or other.
-    pub fn late(&self, scene: Scene<'_>, known: &mut Known) {
+    /// What is remembered of leaving after some turn or other.
+    fn late(&self, scene: Scene<'_>, mut known: Known) -> Known {
         known.back_to(scene, self.coarse.as_ref().unwrap_or(&self.entry), self.group, self.id.index());
+        known
+    }
+
+    /// What those know that leave some strides later as one leaves now who knew `known` then. Where no run is found that
+    /// does, that is a guess.
+    pub fn leave_later(&self, scene: Scene<'_>, known: &Known, (now, stride): (i64, i64), by: i64) -> Way {
+        let leaves_at = |strides: i64| {
+            let on = stride.saturating_mul(strides);
+            let at = now.saturating_add(on);
+            let shown = |known: Known| matches!(known.example(scene), Example::Found(_));
+            let leaving = |known: &Known| known.decide_above(scene, &less(self.stop, at), self.id.index()).no;
+            // What is known of the bound may have moved along, or may hold for all turns.
+            let known = [Some(known.clone()), known.moved(scene, self.stop, on)];
+            let there = known.iter().flatten().flat_map(|known| self.beyond(scene, known, at.saturating_sub(by)));
+            there.collect::<Vec<_>>().iter().flat_map(leaving).any(shown)
+        };
+        let shown = (1..=LATER_STRIDES).any(leaves_at);
+        (self.late(scene, known.clone()), (!shown).then(|| self.guess()))
+    }
+
+    fn guess(&self) -> Guess {
+        Guess { first: self.id.index(), second: self.id.index() }
     }
 }
 
@@ -69,10 +108,15 @@ fn less(stop: &Affine, now: i64) -> Affine {
     stop.plus(&Affine::constant(now).times(-1))
 }
 
-/// Forgets what the loop at `id..end` decides of groups that it asks in every turn.
-pub(super) fn forget_decisions(scene: Scene<'_>, known: &mut Known, id: StepId, end: usize) {
+/// Forgets what the loop at `id..end` decides of groups that it asks in every turn, but for those that turns must know.
+pub(super) fn forget_decisions(
+    scene: Scene<'_>,
+    known: &mut Known,
+    (id, end): (StepId, usize),
+    kept: &BTreeSet<ScalarId>,
+) {
     for group in scene.conditions.asked_in(id.index(), end) {
-        if scene.conditions.is_kept(group) {
+        if !kept.contains(&group) && scene.conditions.is_kept(group) {
             known.without(scene, group, id.index());
         }
     }
@@ -94,7 +138,7 @@ pub(super) fn leave(
     let own = group.is_some_and(|group| known.blurred_at(group) == Some(at));
     let mut known = known.clone();
     if let Some(group) = group.filter(|group| stays && leaves && conditions.is_asked_again(*group)) {
-        known.blur(group, at);
+        known.blur(scene, group, at);
     }
     (stays, leaves, known, sides.guess.filter(|_| !own))
 }

@@ -221,9 +221,9 @@ impl Conditions {
         self.groups.get(&group).is_some_and(|group| group.asked > 1)
     }
 
-    /// Whether one of the group is asked after this step.
-    pub fn is_asked_after(&self, group: ScalarId, at: usize) -> bool {
-        self.groups.get(&group).is_some_and(|group| group.last > at)
+    /// The step after which none of the group is asked.
+    pub fn last(&self, group: ScalarId) -> usize {
+        self.groups.get(&group).map_or(0, |group| group.last)
     }
 
     /// The numbers that conditions name, smallest first; a few of them.
@@ -307,7 +307,7 @@ fn asked(program: &Program) -> impl Iterator<Item = (usize, Vec<&Affine>)> {
     (0..program.steps.len()).map(|at| (at, asked_at(program, at))).filter(|(_, affines)| !affines.is_empty())
 }
 
-fn asked_at(program: &Program, at: usize) -> Vec<&Affine> {
+pub(super) fn asked_at(program: &Program, at: usize) -> Vec<&Affine> {
     match &program.steps[at] {
         Step::If(value) | Step::Leave(value) => vec![value],
         Step::For { start, stop, step, .. } => vec![start, stop, step],
@@ -315,7 +315,7 @@ fn asked_at(program: &Program, at: usize) -> Vec<&Affine> {
     }
 }
 
-fn is_known(program: &Program, scalar: ScalarId) -> bool {
+pub(super) fn is_known(program: &Program, scalar: ScalarId) -> bool {
     matches!(program.scalar(scalar).kind, ScalarKind::Argument(Some(_)))
 }
 
@@ -391,6 +391,27 @@ fn outermost_end(program: &Program, structure: &Structure, at: usize) -> (usize,
     (end, looped)
 }
 
+/// Whether a scalar is 0 or 1 and follows from comparisons.
+pub(super) fn is_truth(program: &Program, scalar: ScalarId, depth: u32) -> bool {
+    let ScalarKind::Computed(compute) = &program.scalar(scalar).kind else { return false };
+    let truth = |operand: &Affine| match (operand.as_constant(), operand.as_scalar()) {
+        (Some(number), _) => matches!(number, 0 | 1),
+        (_, Some(scalar)) => depth > 0 && is_truth(program, scalar, depth - 1),
+        _ => match operand.terms.as_slice() {
+            // Not, as a difference.
+            [(scalar, -1)] if operand.constant == 1 => depth > 0 && is_truth(program, *scalar, depth - 1),
+            _ => false,
+        },
+    };
+    match (compute.op, compute.operands.as_slice()) {
+        (Op::Eq | Op::Ne | Op::Lt | Op::Le, [_, _]) => true,
+        (Op::And | Op::Or | Op::Xor | Op::Min | Op::Max | Op::Mul, [a, b]) | (Op::Select, [_, a, b]) => {
+            truth(a) && truth(b)
+        }
+        _ => false,
+    }
+}
+
 struct Asked<'a> {
     program: &'a Program,
     values: &'a Values,
@@ -414,7 +435,7 @@ impl Asked<'_> {
         let sum = self.known(sum)?;
         if let [(scalar, factor)] = sum.terms.as_slice()
             && depth > 0
-            && self.is_truth(*scalar, depth - 1)
+            && is_truth(self.program, *scalar, depth - 1)
         {
             let holds = |truth: i64| relation.holds(sum.constant.saturating_add(factor.saturating_mul(truth)));
             return match (holds(0), holds(1)) {
@@ -435,27 +456,6 @@ impl Asked<'_> {
             Err(true) => vec![Vec::new()],
             Err(false) => Vec::new(),
         })
-    }
-
-    /// Whether a scalar is 0 or 1 and follows from comparisons.
-    fn is_truth(&self, scalar: ScalarId, depth: u32) -> bool {
-        let ScalarKind::Computed(compute) = &self.program.scalar(scalar).kind else { return false };
-        let truth = |operand: &Affine| match (operand.as_constant(), operand.as_scalar()) {
-            (Some(number), _) => matches!(number, 0 | 1),
-            (_, Some(scalar)) => depth > 0 && self.is_truth(scalar, depth - 1),
-            _ => match operand.terms.as_slice() {
-                // Not, as a difference.
-                [(scalar, -1)] if operand.constant == 1 => depth > 0 && self.is_truth(*scalar, depth - 1),
-                _ => false,
-            },
-        };
-        match (compute.op, compute.operands.as_slice()) {
-            (Op::Eq | Op::Ne | Op::Lt | Op::Le, [_, _]) => true,
-            (Op::And | Op::Or | Op::Xor | Op::Min | Op::Max | Op::Mul, [a, b]) | (Op::Select, [_, a, b]) => {
-                truth(a) && truth(b)
-            }
-            _ => false,
-        }
     }
 
     fn truth(&self, scalar: ScalarId, wanted: bool, depth: u32) -> Option<Vec<Way>> {

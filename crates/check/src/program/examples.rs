@@ -5,12 +5,13 @@
 
 use super::conditions::Conditions;
 use super::finding::{Findings, Kind, Severity};
+use super::traces::truths;
 use super::{Options, order, run};
 use npumem_ir::program::{Affine, Program, ScalarKind, Structure, Values};
 use npumem_ir::{ScalarId, StepId};
 
 /// Runs that are tried.
-const MAX_RUNS: usize = 24;
+const MAX_RUNS: usize = 48;
 /// They may take so many times the work of the first look, and this much.
 const MAX_TIMES: u64 = 8;
 const LEAST_WORK: u64 = 4000;
@@ -54,8 +55,12 @@ fn candidates(program: &Program, structure: &Structure, findings: &Findings) -> 
     if open.is_empty() {
         return Vec::new();
     }
+    let truths = truths(program);
     let fits = |id: ScalarId, value: i64| {
-        let (low, high) = values.range(program, &Affine::scalar(id));
+        let (low, high) = match truths.contains(&id) {
+            true => (Some(0), Some(1)),
+            false => values.range(program, &Affine::scalar(id)),
+        };
         let value = high.map_or(value, |high| value.min(high));
         low.map_or(value, |low| value.max(low))
     };
@@ -77,6 +82,11 @@ fn candidates(program: &Program, structure: &Structure, findings: &Findings) -> 
     let near = named.iter().flat_map(|number| [*number, number.saturating_add(1), number.saturating_sub(1)]);
     for value in [2, 1, 3, 4, 0].into_iter().chain(near).chain([5, 8, 16]) {
         offer(open.iter().map(|id| (*id, fits(*id, value))).collect());
+    }
+    // One input at a number, the others just past it, the largest number first.
+    for (number, one) in named.iter().rev().flat_map(|number| open.iter().map(move |one| (*number, *one))) {
+        let value = |id: ScalarId| if id == one { number } else { number.saturating_add(2) };
+        offer(open.iter().map(|id| (*id, fits(*id, value(*id)))).collect());
     }
     out
 }

@@ -37,6 +37,8 @@ pub struct At {
     pub step: StepId,
     /// Turns of the loops around it, outermost first: counter and its value (`None`: unknown).
     pub turns: Vec<(ScalarId, Option<i64>)>,
+    /// Turns of the loops without a counter around it, outermost first: the loop and its turn, the first being 0.
+    pub rounds: Vec<(StepId, u64)>,
     /// Branches around it: the `if`, and whether its first side runs.
     pub branches: Vec<(StepId, bool)>,
 }
@@ -317,14 +319,15 @@ pub(super) type Context = Option<Rc<Place>>;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Turn(ScalarId, Option<i64>, Context),
+    Round(StepId, u64, Context),
     Branch(StepId, bool, Context),
 }
 
 impl Place {
-    /// The branch, where it is one.
+    /// The branch or the loop, where it has a step of its own.
     pub fn step(&self) -> usize {
         match self {
-            Place::Branch(step, ..) => step.index(),
+            Place::Branch(step, ..) | Place::Round(step, ..) => step.index(),
             Place::Turn(..) => 0,
         }
     }
@@ -339,12 +342,16 @@ pub(super) struct Event {
 
 impl Event {
     pub fn at(&self) -> At {
-        let mut at = At { step: self.step, turns: Vec::new(), branches: Vec::new() };
+        let mut at = At { step: self.step, turns: Vec::new(), rounds: Vec::new(), branches: Vec::new() };
         let mut next = &self.context;
         while let Some(place) = next {
             next = match &**place {
                 Place::Turn(counter, value, outer) => {
                     at.turns.push((*counter, *value));
+                    outer
+                }
+                Place::Round(step, turn, outer) => {
+                    at.rounds.push((*step, *turn));
                     outer
                 }
                 Place::Branch(step, taken, outer) => {
@@ -354,6 +361,7 @@ impl Event {
             };
         }
         at.turns.reverse();
+        at.rounds.reverse();
         at.branches.reverse();
         at
     }
@@ -402,6 +410,29 @@ impl Findings {
 
     pub fn has_fault(&self) -> bool {
         self.list.iter().any(|finding| finding.severity == Severity::Fault)
+    }
+
+    /// The first faults, by number.
+    pub fn faults(&self, most: usize) -> Vec<usize> {
+        let faults = self.list.iter().enumerate().filter(|(_, finding)| finding.severity == Severity::Fault);
+        faults.map(|(index, _)| index).take(most).collect()
+    }
+
+    pub fn get(&self, index: usize) -> Option<&Finding> {
+        self.list.get(index)
+    }
+
+    /// The fault that is the same as this one.
+    pub fn fault_like(&self, kind: &Kind) -> Option<&Finding> {
+        let found = self.seen.get(&kind.key()).and_then(|index| self.list.get(*index));
+        found.filter(|finding| finding.severity == Severity::Fault)
+    }
+
+    /// A run with these values shows the finding, in these moments.
+    pub fn show(&mut self, index: usize, kind: Kind, example: Vec<(ScalarId, i64)>) {
+        if let Some(finding) = self.list.get_mut(index) {
+            (finding.kind, finding.example) = (kind, example);
+        }
     }
 
     /// Faults of a run with certain values: real ones.
@@ -532,6 +563,22 @@ impl Kind {
         }
     }
 
+    /// The moments that lead to it, in the order of the run.
+    #[must_use]
+    pub fn moments(&self) -> Vec<&At> {
+        match self {
+            Kind::Overwritten { written, overwritten, read, .. } => written.iter().chain([overwritten, read]).collect(),
+            Kind::Foreign { read, .. }
+            | Kind::NeverWritten { read, .. }
+            | Kind::Torn { read, .. }
+            | Kind::OwnInput { read, .. } => vec![read],
+            Kind::PastBuffer { at, .. } => vec![at],
+            Kind::Race { first, second, .. } => vec![first, second],
+            Kind::Deadlock { at, behind, .. } => std::iter::once(at).chain(behind).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The buffers that it is about.
     #[must_use]
     pub fn buffers(&self) -> Vec<BufferId> {
@@ -609,6 +656,9 @@ fn moment(program: &Program, at: &At) -> String {
             Some(value) => write!(out, ", {name} = {value}"),
             None => write!(out, ", {name} in any turn"),
         };
+    }
+    for (step, turn) in &at.rounds {
+        let _ = write!(out, ", turn {turn} of the 'while' at statement {step}");
     }
     for (step, taken) in &at.branches {
         let _ = write!(out, ", {} branch of the 'if' at statement {step}", if *taken { "first" } else { "other" });

@@ -23,10 +23,20 @@ const MAX_CANDIDATES: usize = 24;
 const MAX_TRIED: usize = 1500;
 
 /// The sums that were decided on, and the steps at which groups were blurred.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     spans: Rc<BTreeMap<Base, Span>>,
     blurred: Rc<BTreeMap<ScalarId, usize>>,
+    /// Before this step nothing of it is done with: a lower bound, so that most steps need not look.
+    until: usize,
+}
+
+impl Eq for Known {}
+
+impl PartialEq for Known {
+    fn eq(&self, other: &Known) -> bool {
+        self.spans == other.spans && self.blurred == other.blurred
+    }
 }
 
 /// Two steps that were decided on their own although they hang together.
@@ -76,6 +86,25 @@ impl Known {
         self.take(scene, (ways(Relation::Above), ways(Relation::BelowOrEqual)), sum, at)
     }
 
+    /// Whether `sum relation 0`, where that is decided.
+    pub fn settles(&self, scene: Scene<'_>, sum: &Affine, relation: Relation) -> Option<bool> {
+        let may = |relation| {
+            let ways = scene.conditions.compare(scene.program, scene.values, sum, relation);
+            ways.is_none_or(|ways| ways.iter().any(|way| self.with(scene, way).is_some()))
+        };
+        match (may(relation), may(relation.opposite())) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether what is not known of a sum lies between two bounds.
+    pub fn is_bounded(&self, scene: Scene<'_>, sum: &Affine) -> bool {
+        let span = base_of(&scene.conditions.open_part(scene, sum)).and_then(|(base, _)| self.spans.get(&base));
+        span.is_some_and(|span| span.low.is_some() && span.high.is_some())
+    }
+
     fn take(
         &self,
         scene: Scene<'_>,
@@ -98,7 +127,7 @@ impl Known {
             let guess = self.guess(scene, group, at, again);
             let mut blurred = self.clone();
             if again {
-                blurred.blur(group, at);
+                blurred.blur(scene, group, at);
             }
             return Sides { yes: vec![blurred.clone()], no: vec![blurred], guess };
         };
@@ -122,10 +151,21 @@ impl Known {
     }
 
     /// From here on less is remembered of a group than was decided.
-    pub fn blur(&mut self, group: ScalarId, at: usize) {
+    pub fn blur(&mut self, scene: Scene<'_>, group: ScalarId, at: usize) {
         if !self.blurred.contains_key(&group) {
+            self.hold(scene, group);
             Rc::make_mut(&mut self.blurred).insert(group, at);
         }
+    }
+
+    /// Something of this group is known from here on.
+    fn hold(&mut self, scene: Scene<'_>, group: ScalarId) {
+        let last = scene.conditions.last(group);
+        self.until = if self.is_blank() { last } else { self.until.min(last) };
+    }
+
+    fn is_blank(&self) -> bool {
+        self.spans.is_empty() && self.blurred.is_empty()
     }
 
     /// With one way more; `None` when that contradicts what was decided.
@@ -136,6 +176,7 @@ impl Known {
             let known = out.spans.get(base);
             let both = known.map_or_else(|| Some(span.clone()), |known| known.and(span))?;
             if known != Some(&both) {
+                out.hold(scene, scene.conditions.group(base));
                 Rc::make_mut(&mut out.spans).insert(base.clone(), both);
                 changed = true;
             }
@@ -143,6 +184,16 @@ impl Known {
         // Of single values the spans say all.
         let sums = changed && out.spans.keys().any(|base| base.len() > 1);
         (!sums || bounds(scene, &out.spans).is_some()).then_some(out)
+    }
+
+    /// With the first way that can be and that follows from inputs alone; as it was where there is none.
+    pub fn assuming(self, scene: Scene<'_>, ways: Option<Vec<Way>>) -> Known {
+        let input =
+            |id: &ScalarId| matches!(scene.program.scalar(*id).kind, ScalarKind::Argument(_) | ScalarKind::Grid(_));
+        let from_inputs =
+            |base: &Base| base.iter().all(|term| sources(scene.program, term.0).is_some_and(|s| s.iter().all(input)));
+        let plain = ways.into_iter().flatten().filter(|way| way.iter().all(|(base, _)| from_inputs(base)));
+        plain.into_iter().find_map(|way| self.with(scene, &way)).unwrap_or(self)
     }
 
     /// Forgets what no step asks for after this one. Where it was not shown that a run decides so, the path is guessed
@@ -155,12 +206,12 @@ impl Known {
 
     /// Forgets what no step asks for after this one, and returns it.
     pub fn drop_asked(&mut self, scene: Scene<'_>, at: usize) -> BTreeMap<Base, Span> {
-        let done = |group: ScalarId| !scene.conditions.is_asked_after(group, at);
+        if at < self.until || self.is_blank() {
+            return BTreeMap::new();
+        }
+        let done = |group: ScalarId| scene.conditions.last(group) <= at;
         if self.blurred.keys().any(|group| done(*group)) {
             Rc::make_mut(&mut self.blurred).retain(|group, _| !done(*group));
-        }
-        if !self.spans.keys().any(|base| done(scene.conditions.group(base))) {
-            return BTreeMap::new();
         }
         let dropped: BTreeMap<Base, Span> = self
             .spans
@@ -168,10 +219,12 @@ impl Known {
             .filter(|(base, _)| done(scene.conditions.group(base)))
             .map(|(base, span)| (base.clone(), span.clone()))
             .collect();
-        let spans = Rc::make_mut(&mut self.spans);
-        for base in dropped.keys() {
-            spans.remove(base);
+        if !dropped.is_empty() {
+            let spans = Rc::make_mut(&mut self.spans);
+            dropped.keys().for_each(|base| drop(spans.remove(base)));
         }
+        let groups = self.spans.keys().map(|base| scene.conditions.group(base)).chain(self.blurred.keys().copied());
+        self.until = groups.map(|group| scene.conditions.last(group)).min().unwrap_or(0);
         dropped
     }
 
@@ -199,7 +252,7 @@ impl Known {
         for base in dropped {
             Rc::make_mut(&mut self.spans).remove(&base);
             if base.iter().any(|term| is_steady(scene.program, term.0)) {
-                self.blur(scene.conditions.group(&base), at);
+                self.blur(scene, scene.conditions.group(&base), at);
             }
         }
     }
@@ -211,7 +264,8 @@ impl Known {
             self.spans.iter().filter(|(base, _)| !of(base)).map(|(b, s)| (b.clone(), s.clone())).collect();
         spans.extend(earlier.spans.iter().filter(|(base, _)| of(base)).map(|(b, s)| (b.clone(), s.clone())));
         self.spans = Rc::new(spans);
-        self.blur(group, at);
+        self.hold(scene, group);
+        self.blur(scene, group, at);
     }
 
     /// Forgets all of one group.
@@ -245,6 +299,15 @@ impl Known {
         }) && self.spans.keys().all(|base| earlier.spans.contains_key(base) || !with_counter(base))
     }
 
+    /// What is known of a sum moved on; `None` where nothing is, or it does not divide.
+    pub fn moved(&self, scene: Scene<'_>, sum: &Affine, by: i64) -> Option<Known> {
+        let (base, factor) = base_of(&scene.conditions.open_part(scene, sum))?;
+        let moved = self.spans.get(&base).filter(|_| by % factor == 0)?.moved(by / factor);
+        let mut out = self.clone();
+        Rc::make_mut(&mut out.spans).insert(base, moved);
+        Some(out)
+    }
+
     /// As much is remembered of each group.
     pub fn remembers_like(&self, other: &Known) -> bool {
         Rc::ptr_eq(&self.blurred, &other.blurred) || self.blurred == other.blurred
@@ -264,8 +327,12 @@ impl Known {
                 spans.insert(base.clone(), union)
             };
         }
-        for (group, at) in other.blurred.iter() {
-            out.blur(*group, *at);
+        out.until = self.until.min(other.until);
+        if !self.remembers_like(other) {
+            let blurred = Rc::make_mut(&mut out.blurred);
+            for (group, at) in other.blurred.iter() {
+                blurred.entry(*group).or_insert(*at);
+            }
         }
         Some(out)
     }
@@ -308,10 +375,12 @@ impl Known {
             .map(|(b, s)| (b.clone(), s.clone()))
             .partition(|(base, span)| other.spans.get(base) == Some(span));
         for base in lost.keys().chain(other.spans.keys().filter(|base| !same.contains_key(*base))) {
-            self.blur(scene.conditions.group(base), at);
+            self.blur(scene, scene.conditions.group(base), at);
         }
-        for (group, first) in other.blurred.iter() {
-            self.blur(*group, *first);
+        if !Rc::ptr_eq(&self.blurred, &other.blurred) {
+            for (group, first) in other.blurred.iter() {
+                self.blur(scene, *group, *first);
+            }
         }
         self.spans = Rc::new(same);
     }

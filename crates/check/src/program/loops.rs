@@ -2,9 +2,11 @@
 
 use super::bound::{Bound, SETTLING_TURNS, forget_decisions, leave};
 use super::finding::{Kind, Place, Severity};
-use super::known::Known;
+use super::known::{Guess, Known};
+use super::moves::Moves;
 use super::order::distances;
 use super::run::{Path, Runner, scene};
+use super::turns::MAX_PERIOD;
 use npumem_ir::program::{Affine, Step};
 use npumem_ir::{ScalarId, StepId};
 use std::collections::BTreeSet;
@@ -50,10 +52,12 @@ impl Runner<'_> {
         let mut forgetting = false;
         let mut after: Vec<Path> = Vec::new();
         let mut heads = vec![path];
-        let asked = self.asked_with(id, counter, end);
+        let moves = self.moves_of(id);
         let changes = turns.changes(|rest| heads[0].values.affine(self.program, rest));
-        let period = turns.period.and_then(|period| usize::try_from(period).ok());
+        let period = moves.period(turns.period);
         let mut history: Vec<(i64, Vec<Path>)> = Vec::new();
+        // Who may leave in a later turn as in this one.
+        let mut leaving: Vec<(i64, Vec<Path>)> = Vec::new();
         let mut turn = 0_usize;
         loop {
             if stop.or(most_turns).is_some_and(|stop| now >= stop) {
@@ -64,12 +68,22 @@ impl Runner<'_> {
                 let may_end = least.is_none_or(|least| now >= least);
                 let ends = match &open {
                     Some(open) => {
-                        let (on, ends) = self.ends(open, heads, now, (turn, forgetting));
+                        let forgets = forgetting && !moves.kept.contains(&open.group);
+                        let (on, ends) = self.ends(open, &heads, now, (turn, forgets));
+                        // Where no condition follows the counter, it does not matter in which turn one leaves.
+                        leaving.push(match moves.with_counter.contains(&open.group) {
+                            true => (now, ends.iter().map(|(from, _)| heads[*from].clone()).collect()),
+                            false => (now, on.clone()),
+                        });
                         heads = on;
+                        let ends = ends.into_iter().map(|(_, path)| path).collect();
                         ends
                     }
                     None => heads.clone(),
                 };
+                if leaving.len() > MAX_PERIOD as usize {
+                    leaving.remove(0);
+                }
                 if may_end {
                     after.extend(ends);
                     after = self.unite(after, end);
@@ -83,7 +97,7 @@ impl Runner<'_> {
                 if history.len() > period * MAX_MULTIPLES + 1 {
                     history.remove(0);
                 }
-                if let Some(distance) = self.repeats(&history, period, &changes, (&asked, open.as_ref())) {
+                if let Some(distance) = self.repeats(&history, period, &changes, (&moves, turn, open.as_ref())) {
                     // Every turn before the next change repeats one of the last `distance`.
                     let next = changes.iter().copied().find(|change| *change > now);
                     let limit = match (next, stop) {
@@ -95,9 +109,10 @@ impl Runner<'_> {
                                 after.extend(history.iter().flat_map(|(_, paths)| paths.iter().cloned()));
                             }
                             if let Some(open) = &open {
-                                let last = history.len().saturating_sub(distance);
-                                let later = history[last..].iter().flat_map(|(_, paths)| paths);
-                                after.extend(later.map(|path| self.late(open, path)));
+                                let stride = by.saturating_mul(i64::try_from(distance).unwrap_or(i64::MAX));
+                                for (then, paths) in leaving.iter().rev().take(distance) {
+                                    after.extend(paths.iter().map(|path| self.later(open, path, (*then, stride), by)));
+                                }
                             }
                             break;
                         }
@@ -119,7 +134,7 @@ impl Runner<'_> {
                     // Only what is known grows: from here on it is forgotten with every turn.
                     forgetting = true;
                     history.clear();
-                    self.forget_decisions(id, end, &mut heads);
+                    self.forget_decisions((id, end), &moves.kept, &mut heads);
                     heads = self.unite(heads, id.index());
                 }
             }
@@ -139,7 +154,7 @@ impl Runner<'_> {
             }
             heads = self.block(id.index() + 1, end, heads);
             if forgetting {
-                self.forget_decisions(id, end, &mut heads);
+                self.forget_decisions((id, end), &moves.kept, &mut heads);
             }
             heads = self.unite(heads, id.index());
             match now.checked_add(by) {
@@ -157,15 +172,19 @@ impl Runner<'_> {
         after
     }
 
-    /// The paths that take one more turn, and those that leave.
-    fn ends(&self, open: &Bound<'_>, heads: Vec<Path>, now: i64, turn: (usize, bool)) -> (Vec<Path>, Vec<Path>) {
+    /// The paths that take one more turn, and those that leave, each with the number of the one that it was.
+    fn ends(&self, open: &Bound<'_>, heads: &[Path], now: i64, turn: (usize, bool)) -> (Vec<Path>, Vec<(usize, Path)>) {
         let (mut on, mut ends) = (Vec::new(), Vec::new());
-        for path in heads {
+        for (index, path) in heads.iter().enumerate() {
             let scene = scene(self.program, &self.conditions, &path.values);
-            let (more, none, guess) = open.ends(scene, &path.known, now, turn);
-            let with = |known: Known| Path { known, guessed: path.guessed.or(guess), ..path.clone() };
+            let (more, none) = open.ends(scene, &path.known, now, turn);
+            let with = |(known, guess): (Known, Option<Guess>)| Path {
+                known,
+                guessed: path.guessed.or(guess),
+                ..path.clone()
+            };
             on.extend(more.into_iter().map(with));
-            ends.extend(none.into_iter().map(with));
+            ends.extend(none.into_iter().map(|way| (index, with(way))));
         }
         (on, ends)
     }
@@ -180,11 +199,10 @@ impl Runner<'_> {
         out
     }
 
-    /// A path that leaves after some turn or other.
-    fn late(&self, open: &Bound<'_>, path: &Path) -> Path {
-        let mut path = path.clone();
-        open.late(scene(self.program, &self.conditions, &path.values), &mut path.known);
-        path
+    /// A path that leaves some strides later.
+    fn later(&self, open: &Bound<'_>, path: &Path, at: (i64, i64), by: i64) -> Path {
+        let (known, guess) = open.leave_later(scene(self.program, &self.conditions, &path.values), &path.known, at, by);
+        Path { known, guessed: path.guessed.or(guess), ..path.clone() }
     }
 
     /// A new turn: what follows from its counter is another value.
@@ -195,9 +213,9 @@ impl Runner<'_> {
     }
 
     /// Forgets what the loop at `id..end` decides of groups that it asks in every turn.
-    fn forget_decisions(&self, id: StepId, end: usize, heads: &mut [Path]) {
+    fn forget_decisions(&self, range: (StepId, usize), kept: &BTreeSet<ScalarId>, heads: &mut [Path]) {
         for path in heads {
-            forget_decisions(scene(self.program, &self.conditions, &path.values), &mut path.known, id, end);
+            forget_decisions(scene(self.program, &self.conditions, &path.values), &mut path.known, range, kept);
         }
     }
 
@@ -207,7 +225,7 @@ impl Runner<'_> {
         history: &[(i64, Vec<Path>)],
         period: usize,
         changes: &[i64],
-        (asked, open): (&BTreeSet<ScalarId>, Option<&Bound<'_>>),
+        (moves, turn, open): (&Moves, usize, Option<&Bound<'_>>),
     ) -> Option<usize> {
         let (now, heads) = history.last()?;
         distances(history, period, changes).find(|distance| {
@@ -215,7 +233,11 @@ impl Runner<'_> {
             let stop = open.map(|open| (open.stop, now.saturating_sub(*then)));
             heads.iter().all(|now| {
                 let scene = scene(self.program, &self.conditions, &now.values);
-                earlier.iter().any(|then| self.alike(then, now) && now.known.within(scene, &then.known, asked, stop))
+                earlier.iter().any(|then| {
+                    self.alike(then, now)
+                        && now.known.within(scene, &then.known, &moves.with_counter, stop)
+                        && moves.stands(scene, (&then.known, &now.known), turn)
+                })
             })
         })
     }
@@ -262,7 +284,7 @@ impl Runner<'_> {
                 path.context.clone_from(&outer);
                 path.values.set(counter, before);
             }
-            self.forget_decisions(id, end, &mut heads);
+            self.forget_decisions((id, end), &BTreeSet::new(), &mut heads);
             self.budget = self.budget.saturating_sub(1);
             let mut joined = all.clone();
             joined.extend(heads.iter().cloned());
@@ -322,7 +344,9 @@ impl Runner<'_> {
                 after.extend(heads);
                 break;
             }
+            let context = Some(Rc::new(Place::Round(id, turn as u64, outer.clone())));
             for path in &mut heads {
+                path.context.clone_from(&context);
                 self.turn(path, None, (id.index(), end));
             }
             let mut from = id.index() + 1;
@@ -342,7 +366,7 @@ impl Runner<'_> {
             }
             heads = self.block(from, end, heads);
             if turn > 0 {
-                self.forget_decisions(id, end, &mut heads);
+                self.forget_decisions((id, end), &BTreeSet::new(), &mut heads);
             }
             heads = self.unite(heads, id.index());
             turn += 1;

@@ -283,8 +283,10 @@ fn unite(cells: &mut Vec<Cell>, run: &Cell) {
     split(cells, run.end);
     for cell in cells.iter_mut().filter(|cell| cell.start >= run.start && cell.end <= run.end) {
         cell.flags |= run.flags;
-        if cell.taker.is_none() {
+        if cell.taker.is_none() && run.taker.is_some() {
+            // Who took bytes took them from their last writer on that path.
             cell.taker.clone_from(&run.taker);
+            cell.writer.clone_from(&run.writer);
         }
         if cell.writer.is_none() {
             cell.writer.clone_from(&run.writer);

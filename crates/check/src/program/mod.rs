@@ -24,11 +24,13 @@ mod handles;
 mod known;
 mod loops;
 mod memory;
+mod moves;
 mod order;
 mod places;
 mod resolve;
 mod run;
 mod spans;
+mod traces;
 mod turns;
 
 #[cfg(test)]
@@ -85,5 +87,6 @@ pub fn check_program(
     run::check(program, &structure, options, &[], &mut findings);
     order::check(program, &structure, options, &[], &mut findings);
     examples::confirm(program, &structure, options, &mut findings);
+    traces::complete(program, &structure, options, &mut findings);
     Ok(findings.into_verdict(program, options))
 }

@@ -5,6 +5,7 @@ use super::conditions::Conditions;
 use super::finding::{Context, Event, Findings, Kind, Place, Severity};
 use super::known::{Example, Guess, Known, Scene};
 use super::memory::{CLOBBERED, Memory, SlabId, Slabs, UNSURE, UNWRITTEN};
+use super::moves::Moves;
 use super::resolve::{self, Handles, Resolved, resolve};
 use super::turns::{Turns, relevant, turns};
 use super::{Options, memory};
@@ -34,7 +35,7 @@ pub(super) fn check(
         structure,
         slabs: Slabs::new(program),
         turns: BTreeMap::new(),
-        asked_with: BTreeMap::new(),
+        moves: BTreeMap::new(),
         relevant_list: tests.stored(program, &relevant),
         relevant,
         tests,
@@ -87,8 +88,8 @@ pub(super) struct Runner<'a> {
     pub structure: &'a Structure,
     slabs: Slabs,
     turns: BTreeMap<usize, Rc<Turns>>,
-    /// For each loop, what it asks together with its counter.
-    asked_with: BTreeMap<usize, Rc<BTreeSet<ScalarId>>>,
+    /// For each loop, what of its conditions moves along with its counter.
+    moves: BTreeMap<usize, Rc<Moves>>,
     relevant: Vec<bool>,
     pub relevant_list: Vec<ScalarId>,
     tests: Tests,
@@ -273,12 +274,7 @@ impl Runner<'_> {
         };
         let mut lost = false;
         for path in paths {
-            for index in 0..self.program.scalars.len() {
-                let scalar = ScalarId::new(index);
-                if all.values.stored(scalar) != path.values.stored(scalar) {
-                    all.values.set(scalar, None);
-                }
-            }
+            all.values.keep_common(&path.values);
             for (mine, other) in Rc::make_mut(&mut all.handles).iter_mut().zip(path.handles.iter()) {
                 if mine != other {
                     // What goes through it from here on is not looked at.
@@ -347,10 +343,9 @@ impl Runner<'_> {
         found
     }
 
-    pub fn asked_with(&mut self, id: StepId, counter: ScalarId, end: usize) -> Rc<BTreeSet<ScalarId>> {
-        let entry = self.asked_with.entry(id.index());
-        let found = || Rc::new(self.conditions.asked_with(self.program, counter, (id.index(), end)));
-        Rc::clone(entry.or_insert_with(found))
+    pub fn moves_of(&mut self, id: StepId) -> Rc<Moves> {
+        let found = || Rc::new(Moves::of(self.program, self.structure, &self.conditions, id));
+        Rc::clone(self.moves.entry(id.index()).or_insert_with(found))
     }
 
     fn resolve(&mut self, path: &Path, access: &Access) -> Option<Resolved> {

@@ -131,9 +131,11 @@ impl Span {
 
     /// Either, when that is one span exactly.
     pub fn or(&self, other: &Span) -> Option<Span> {
-        let wide = |span: &Span| span.low.is_none() && span.high.is_none();
         // All but one value, and that value.
         for (a, b) in [(self, other), (other, self)] {
+            if a.covers(b) {
+                return Some(a.clone());
+            }
             if let (Some(low), Some(high)) = (b.low, b.high)
                 && low == high
                 && a.not.contains(&low)
@@ -141,9 +143,6 @@ impl Span {
                 let mut not = a.not.clone();
                 not.remove(&low);
                 return Some(Span { not, ..a.clone() });
-            }
-            if wide(a) && a.not.is_empty() {
-                return Some(Span::default());
             }
         }
         if !(self.not.is_empty() && other.not.is_empty()) {

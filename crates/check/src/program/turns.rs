@@ -12,7 +12,7 @@ use npumem_ir::{ScalarId, StepId};
 use std::collections::BTreeMap;
 
 /// The longest period that is looked for.
-const MAX_PERIOD: u64 = 1024;
+pub(super) const MAX_PERIOD: u64 = 1024;
 
 /// How the body of one loop follows its counter.
 #[derive(Clone, Debug)]
@@ -354,6 +354,6 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-fn lcm(a: u64, b: u64) -> u64 {
+pub(super) fn lcm(a: u64, b: u64) -> u64 {
     (a / gcd(a, b).max(1)).saturating_mul(b)
 }

@@ -67,6 +67,14 @@ impl Values {
         Arc::ptr_eq(&self.set, &other.set) || scalars.iter().all(|scalar| self.stored(*scalar) == other.stored(*scalar))
     }
 
+    /// Keeps what both moments have set alike; the rest becomes unknown.
+    pub fn keep_common(&mut self, other: &Values) {
+        if !Arc::ptr_eq(&self.set, &other.set) && self.set != other.set {
+            let mine = Arc::make_mut(&mut self.set).iter_mut();
+            mine.zip(other.set.iter()).filter(|(mine, other)| mine != other).for_each(|(mine, _)| *mine = None);
+        }
+    }
+
     /// Post-order over what the value follows from, each computed once: chains and shared parts stay linear.
     fn compute(&self, program: &Program, scalar: ScalarId, compute: &Compute) -> Option<i64> {
         let mut known = |id: ScalarId| match (&program.scalar(id).kind, self.stored(id)) {

@@ -34,6 +34,7 @@ use super::finding::{Context, Event, Findings, Kind, Place, Severity};
 use super::known::{Example, Guess, Known, Scene};
 use super::loops::MAX_MULTIPLES;
 use super::memory::Slabs;
+use super::moves::Moves;
 use super::resolve::{Handles, global, resolve};
 use super::turns::{Turns, relevant, turns};
 use cores::Cores;
@@ -85,7 +86,7 @@ pub(super) fn check(
         tests,
         places: BTreeMap::new(),
         conditions: Conditions::new(program, structure),
-        asked_with: BTreeMap::new(),
+        moves: BTreeMap::new(),
         guess: None,
         budget: options.budget.min(MAX_WORK),
         findings,
@@ -150,8 +151,8 @@ struct Walk<'a> {
     turns: BTreeMap<usize, Rc<Turns>>,
     tests: Tests,
     conditions: Conditions,
-    /// For each loop, what it asks together with its counter.
-    asked_with: BTreeMap<usize, Rc<BTreeSet<ScalarId>>>,
+    /// For each loop, what of its conditions moves along with its counter.
+    moves: BTreeMap<usize, Rc<Moves>>,
     /// The first decision that was guessed, and values with which it comes about.
     guess: Option<(Guess, Vec<(ScalarId, i64)>)>,
     /// Numbers of the caller's memory: whose, and what of the first byte is open.
@@ -429,7 +430,8 @@ impl Walk<'_> {
         let free = !group.is_some_and(|group| self.conditions.is_asked_again(group));
         let turns = self.turns_of(id);
         let changes = turns.changes(|rest| path.values.affine(self.program, rest));
-        let period = turns.period.and_then(|period| usize::try_from(period).ok());
+        let moves = self.moves_of(id);
+        let period = moves.period(turns.period);
         let counts = start.is_some() && by.is_some();
         let (mut now, by) = (start.unwrap_or(0), by.unwrap_or(1));
         let open = match (stop, counts) {
@@ -439,10 +441,11 @@ impl Walk<'_> {
             }
             _ => None,
         };
-        let asked = self.asked_with(id, counter, end);
         let mut forgetting = !counts;
         let (mut after, mut heads): (Vec<Path>, Vec<Path>) = (Vec::new(), vec![path]);
         let mut history: Vec<(i64, Vec<Mark>)> = Vec::new();
+        // Who may leave in a later turn as in this one.
+        let mut leaving: Vec<(i64, Vec<Path>)> = Vec::new();
         let mut turn = 0_usize;
         while !heads.is_empty() {
             if stop.is_some_and(|stop| counts && now >= stop) {
@@ -452,7 +455,12 @@ impl Walk<'_> {
             if stop.is_none() || !counts {
                 match &open {
                     Some(open) => {
-                        let (on, ends) = self.ends(open, std::mem::take(&mut heads), now, (turn, forgetting));
+                        let forgets = forgetting && !moves.kept.contains(&open.group);
+                        let (on, ends, left) = self.ends(open, std::mem::take(&mut heads), now, (turn, forgets));
+                        leaving.push((now, if moves.with_counter.contains(&open.group) { left } else { on.clone() }));
+                        if leaving.len() > MAX_HISTORY {
+                            leaving.remove(0);
+                        }
                         heads = on;
                         after.extend(ends);
                     }
@@ -472,16 +480,23 @@ impl Walk<'_> {
                     history.remove(0);
                 }
                 let by_bound = open.as_ref().map(|open| open.stop);
-                if let Some(distance) = self.repeats(&history, period, &changes, (&asked, by_bound), &heads[0].values) {
+                if let Some(distance) =
+                    self.repeats(&history, period, &changes, (&moves, turn, by_bound), &heads[0].values)
+                {
                     let next = changes.iter().copied().find(|change| *change > now);
                     let limit = match (next, stop.filter(|_| counts)) {
                         (Some(next), Some(stop)) => next.min(stop),
                         (Some(limit), None) | (None, Some(limit)) => limit,
                         (None, None) => {
                             if let Some(open) = &open {
-                                for mut path in std::mem::take(&mut heads) {
-                                    open.late(scene(self.program, &self.conditions, &path.values), &mut path.known);
-                                    after.push(path);
+                                let stride = by.saturating_mul(i64::try_from(distance).unwrap_or(i64::MAX));
+                                let of_turn = |(then, paths): &(i64, Vec<Path>)| -> Vec<(i64, Path)> {
+                                    paths.iter().map(|path| (*then, path.clone())).collect()
+                                };
+                                for (then, path) in leaving.iter().rev().take(distance).flat_map(of_turn) {
+                                    let scene = scene(self.program, &self.conditions, &path.values);
+                                    let (known, guess) = open.leave_later(scene, &path.known, (then, stride), by);
+                                    after.extend(self.decided(&path, known, guess, id.index()));
                                 }
                                 after = self.distinct(after, end);
                             }
@@ -508,7 +523,7 @@ impl Walk<'_> {
                 {
                     forgetting = true;
                     history.clear();
-                    self.forget_decisions(id, end, &mut heads);
+                    self.forget_decisions((id, end), &moves.kept, &mut heads);
                     heads = self.distinct(heads, id.index());
                 }
             }
@@ -530,7 +545,7 @@ impl Walk<'_> {
             }
             heads = self.block(id.index() + 1, end, heads);
             if forgetting {
-                self.forget_decisions(id, end, &mut heads);
+                self.forget_decisions((id, end), &moves.kept, &mut heads);
             }
             heads = self.distinct(heads, id.index());
             match now.checked_add(by) {
@@ -580,7 +595,9 @@ impl Walk<'_> {
                 after.append(&mut heads);
                 break;
             }
+            let context = Some(Rc::new(Place::Round(id, turn as u64 - 1, outer.clone())));
             for path in &mut heads {
+                path.context.clone_from(&context);
                 path.known.turn(scene(self.program, &self.conditions, &path.values), None, (id.index(), end));
             }
             let mut from = id.index() + 1;
@@ -611,7 +628,7 @@ impl Walk<'_> {
             }
             heads = self.block(from, end, heads);
             if turn > 1 {
-                self.forget_decisions(id, end, &mut heads);
+                self.forget_decisions((id, end), &BTreeSet::new(), &mut heads);
             }
             heads = self.distinct(heads, id.index());
             after = self.distinct(after, end);

@@ -3,6 +3,7 @@
 use super::super::bound::{Bound, forget_decisions};
 use super::super::known::Guess;
 use super::super::loops::MAX_MULTIPLES;
+use super::super::moves::Moves;
 use super::{Mark, Path, Walk, scene};
 use npumem_ir::program::{Affine, Values};
 use npumem_ir::{ScalarId, StepId};
@@ -21,22 +22,27 @@ impl Walk<'_> {
         Path { guessed: true, ..path }
     }
 
-    /// The paths that take one more turn, and those that leave.
+    /// The paths that take one more turn, those that leave, and those as they were before.
     pub(super) fn ends(
         &mut self,
         open: &Bound<'_>,
         heads: Vec<Path>,
         now: i64,
         turn: (usize, bool),
-    ) -> (Vec<Path>, Vec<Path>) {
-        let (mut on, mut ends) = (Vec::new(), Vec::new());
+    ) -> (Vec<Path>, Vec<Path>, Vec<Path>) {
+        let (mut on, mut ends, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
         for path in heads {
             let scene = scene(self.program, &self.conditions, &path.values);
-            let (more, none, guess) = open.ends(scene, &path.known, now, turn);
-            on.extend(more.into_iter().filter_map(|known| self.decided(&path, known, guess, open.id.index())));
-            ends.extend(none.into_iter().filter_map(|known| self.decided(&path, known, guess, open.id.index())));
+            let (more, none) = open.ends(scene, &path.known, now, turn);
+            let at = open.id.index();
+            on.extend(more.into_iter().filter_map(|(known, guess)| self.decided(&path, known, guess, at)));
+            let before = ends.len();
+            ends.extend(none.into_iter().filter_map(|(known, guess)| self.decided(&path, known, guess, at)));
+            if ends.len() > before {
+                leaving.push(path);
+            }
         }
-        (on, ends)
+        (on, ends, leaving)
     }
 
     /// Turns up to `now` are passed over: those who are there have a bound beyond.
@@ -49,16 +55,15 @@ impl Walk<'_> {
         out
     }
 
-    pub(super) fn forget_decisions(&self, id: StepId, end: usize, heads: &mut [Path]) {
+    pub(super) fn forget_decisions(&self, range: (StepId, usize), kept: &BTreeSet<ScalarId>, heads: &mut [Path]) {
         for path in heads {
-            forget_decisions(scene(self.program, &self.conditions, &path.values), &mut path.known, id, end);
+            forget_decisions(scene(self.program, &self.conditions, &path.values), &mut path.known, range, kept);
         }
     }
 
-    pub(super) fn asked_with(&mut self, id: StepId, counter: ScalarId, end: usize) -> Rc<BTreeSet<ScalarId>> {
-        let entry = self.asked_with.entry(id.index());
-        let found = || Rc::new(self.conditions.asked_with(self.program, counter, (id.index(), end)));
-        Rc::clone(entry.or_insert_with(found))
+    pub(super) fn moves_of(&mut self, id: StepId) -> Rc<Moves> {
+        let found = || Rc::new(Moves::of(self.program, self.structure, &self.conditions, id));
+        Rc::clone(self.moves.entry(id.index()).or_insert_with(found))
     }
 
     /// The distance in turns at which the last state repeats an earlier one, nothing changing between.
@@ -67,7 +72,7 @@ impl Walk<'_> {
         history: &[(i64, Vec<Mark>)],
         period: usize,
         changes: &[i64],
-        (asked, stop): (&BTreeSet<ScalarId>, Option<&Affine>),
+        (moves, turn, stop): (&Moves, usize, Option<&Affine>),
         values: &Values,
     ) -> Option<usize> {
         let (now, heads) = history.last()?;
@@ -76,7 +81,11 @@ impl Walk<'_> {
             let (then, earlier) = &history[history.len() - 1 - distance];
             let stop = stop.map(|stop| (stop, now.saturating_sub(*then)));
             earlier.len() == heads.len()
-                && earlier.iter().zip(heads).all(|(a, b)| a.alike(b) && b.known.within(scene, &a.known, asked, stop))
+                && earlier.iter().zip(heads).all(|(a, b)| {
+                    a.alike(b)
+                        && b.known.within(scene, &a.known, &moves.with_counter, stop)
+                        && moves.stands(scene, (&a.known, &b.known), turn)
+                })
         })
     }
 }

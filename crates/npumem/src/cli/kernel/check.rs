@@ -351,11 +351,13 @@ fn kernel_json(one: &Checked) -> Value {
 fn at_json(program: &Program, at: &At) -> Value {
     let turns =
         at.turns.iter().map(|(counter, value)| json!({"counter": program.scalar(*counter).name, "value": value}));
+    let rounds = at.rounds.iter().map(|(step, turn)| json!({"statement": step.0, "turn": turn}));
     let branches = at.branches.iter().map(|(step, taken)| json!({"statement": step.0, "first": taken}));
     json!({
         "statement": at.step.0,
         "line": program.line(at.step),
         "turns": turns.collect::<Vec<_>>(),
+        "rounds": rounds.collect::<Vec<_>>(),
         "branches": branches.collect::<Vec<_>>(),
     })
 }
