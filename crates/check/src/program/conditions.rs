@@ -221,6 +221,11 @@ impl Conditions {
         self.groups.get(&group).is_some_and(|group| group.asked > 1)
     }
 
+    /// The first step that asks for one of the group.
+    pub fn first(&self, group: ScalarId) -> usize {
+        self.asks.iter().find(|ask| self.root(ask.1) == group).map_or(0, |ask| ask.0)
+    }
+
     /// The step after which none of the group is asked.
     pub fn last(&self, group: ScalarId) -> usize {
         self.groups.get(&group).map_or(0, |group| group.last)

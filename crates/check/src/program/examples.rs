@@ -13,7 +13,7 @@ use npumem_ir::{ScalarId, StepId};
 /// Runs that are tried.
 const MAX_RUNS: usize = 48;
 /// They may take so many times the work of the first look, and this much.
-const MAX_TIMES: u64 = 8;
+const MAX_TIMES: u64 = 4;
 const LEAST_WORK: u64 = 4000;
 
 /// Looks for runs that show what was found on guessed paths.

@@ -13,6 +13,18 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Space, address, bytes: what two handles must share to be one buffer.
 type Spot<'a> = (&'a str, i64, u64);
 
+/// Whether two handles may be one buffer, or one a part of the other: they begin at one address, or one holds the other.
+/// What lies half on another is neither.
+pub(super) fn may_be_one(program: &Program, a: BufferId, b: BufferId) -> bool {
+    let place = |id: BufferId| {
+        let buffer = program.buffer(id);
+        let start = u64::try_from(buffer.address.as_ref()?.as_constant()?).ok()?;
+        Some((start, start.checked_add(buffer.total_bytes()?)?))
+    };
+    let (Some(a), Some(b)) = (place(a), place(b)) else { return true };
+    a.0 == b.0 || a.0 <= b.0 && b.1 <= a.1 || b.0 <= a.0 && a.1 <= b.1
+}
+
 pub(super) fn unite(program: &Program, findings: &mut Findings) {
     let (mut read, mut written) = (BTreeSet::new(), BTreeSet::new());
     for step in &program.steps {

@@ -22,11 +22,16 @@ const MAX_ROUNDS: usize = 6;
 const MAX_CANDIDATES: usize = 24;
 const MAX_TRIED: usize = 1500;
 
+/// Sums and blurred groups that are told apart at once: of more, less is remembered.
+const MAX_SUMS: usize = 96;
+
 /// The sums that were decided on, and the steps at which groups were blurred.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
     spans: Rc<BTreeMap<Base, Span>>,
     blurred: Rc<BTreeMap<ScalarId, usize>>,
+    /// Past too many blurred groups, all are.
+    all_blurred: Option<usize>,
     /// Before this step nothing of it is done with: a lower bound, so that most steps need not look.
     until: usize,
 }
@@ -35,7 +40,7 @@ impl Eq for Known {}
 
 impl PartialEq for Known {
     fn eq(&self, other: &Known) -> bool {
-        self.spans == other.spans && self.blurred == other.blurred
+        self.spans == other.spans && self.blurred == other.blurred && self.all_blurred == other.all_blurred
     }
 }
 
@@ -147,12 +152,18 @@ impl Known {
 
     /// The step at which something of a group was first forgotten.
     pub fn blurred_at(&self, group: ScalarId) -> Option<usize> {
-        self.blurred.get(&group).copied()
+        self.blurred.get(&group).copied().or(self.all_blurred)
     }
 
     /// From here on less is remembered of a group than was decided.
     pub fn blur(&mut self, scene: Scene<'_>, group: ScalarId, at: usize) {
-        if !self.blurred.contains_key(&group) {
+        if self.blurred_at(group).is_some() {
+            return;
+        }
+        if self.blurred.len() >= MAX_SUMS {
+            self.all_blurred = Some(at);
+            self.blurred = Rc::default();
+        } else {
             self.hold(scene, group);
             Rc::make_mut(&mut self.blurred).insert(group, at);
         }
@@ -180,6 +191,12 @@ impl Known {
                 Rc::make_mut(&mut out.spans).insert(base.clone(), both);
                 changed = true;
             }
+        }
+        if out.spans.len() > MAX_SUMS
+            && let Some(base) = out.spans.keys().find(|base| way.iter().all(|(own, _)| own != *base)).cloned()
+        {
+            let group = scene.conditions.group(&base);
+            out.without(scene, group, scene.conditions.first(group));
         }
         // Of single values the spans say all.
         let sums = changed && out.spans.keys().any(|base| base.len() > 1);
@@ -310,7 +327,8 @@ impl Known {
 
     /// As much is remembered of each group.
     pub fn remembers_like(&self, other: &Known) -> bool {
-        Rc::ptr_eq(&self.blurred, &other.blurred) || self.blurred == other.blurred
+        self.all_blurred == other.all_blurred
+            && (Rc::ptr_eq(&self.blurred, &other.blurred) || self.blurred == other.blurred)
     }
 
     /// Both as one, when that says no more and no less than either.
@@ -328,6 +346,7 @@ impl Known {
             };
         }
         out.until = self.until.min(other.until);
+        out.all_blurred = self.all_blurred.or(other.all_blurred);
         if !self.remembers_like(other) {
             let blurred = Rc::make_mut(&mut out.blurred);
             for (group, at) in other.blurred.iter() {
@@ -377,6 +396,7 @@ impl Known {
         for base in lost.keys().chain(other.spans.keys().filter(|base| !same.contains_key(*base))) {
             self.blur(scene, scene.conditions.group(base), at);
         }
+        self.all_blurred = self.all_blurred.or(other.all_blurred);
         if !Rc::ptr_eq(&self.blurred, &other.blurred) {
             for (group, first) in other.blurred.iter() {
                 self.blur(scene, *group, *first);

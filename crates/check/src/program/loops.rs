@@ -1,7 +1,7 @@
 //! Loops of the run: every turn until turns repeat, and what each way out says of the bound.
 
 use super::bound::{Bound, SETTLING_TURNS, forget_decisions, leave};
-use super::finding::{Kind, Place, Severity};
+use super::finding::{Kind, Place, Severity, Unseen};
 use super::known::{Guess, Known};
 use super::moves::Moves;
 use super::order::distances;
@@ -142,7 +142,13 @@ impl Runner<'_> {
             self.budget = self.budget.saturating_sub(1);
             let most = MAX_OPEN_TURNS.max(period.unwrap_or(1).saturating_mul(2 * MAX_MULTIPLES));
             if self.budget == 0 || stop.or(most_turns).is_none() && turn > most {
-                self.findings.push(Severity::Doubt, Kind::Budget { step: id });
+                let why = match (self.budget, turns.period, moves.stay()) {
+                    (0, ..) => Unseen::Work,
+                    (_, None, _) => Unseen::FollowsCounter,
+                    (_, _, true) => Unseen::Conditions,
+                    _ => Unseen::NoRepeat,
+                };
+                self.findings.push(Severity::Doubt, Kind::Budget { step: id, why });
                 after.extend(heads);
                 break;
             }
@@ -289,6 +295,9 @@ impl Runner<'_> {
             let mut joined = all.clone();
             joined.extend(heads.iter().cloned());
             let joined = self.unite(joined, id.index());
+            if self.budget == 0 {
+                self.findings.push(Severity::Doubt, Kind::Budget { step: id, why: Unseen::Work });
+            }
             let done = self.same(&joined, &all) || self.budget == 0;
             all = joined;
             if done {
@@ -340,7 +349,7 @@ impl Runner<'_> {
             all = joined;
             self.budget = self.budget.saturating_sub(1);
             if self.budget == 0 {
-                self.findings.push(Severity::Doubt, Kind::Budget { step: id });
+                self.findings.push(Severity::Doubt, Kind::Budget { step: id, why: Unseen::Work });
                 after.extend(heads);
                 break;
             }

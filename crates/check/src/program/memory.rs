@@ -106,6 +106,8 @@ pub(super) struct Cell {
     pub writer: Option<(Event, u64, u64)>,
     /// The write that took them, and whose it is.
     pub taker: Option<(Event, BufferId)>,
+    /// The last write of another buffer since, and whose it is.
+    pub latest: Option<(Event, BufferId)>,
 }
 
 /// The bytes of one slab, in order, without gaps.
@@ -154,7 +156,7 @@ impl Memory {
             if let Some((space, address)) = place {
                 places.insert((space, address, id), ());
             }
-            Rc::new(vec![Cell { start: 0, end: bytes, flags: UNWRITTEN, writer: None, taker: None }])
+            Rc::new(vec![Cell { start: 0, end: bytes, flags: UNWRITTEN, writer: None, taker: None, latest: None }])
         });
         Rc::make_mut(entry)
     }
@@ -169,7 +171,14 @@ impl Memory {
                 }
             }
             None => {
-                let whole = Cell { start: 0, end: slabs.get(id).bytes, flags: UNWRITTEN, writer: None, taker: None };
+                let whole = Cell {
+                    start: 0,
+                    end: slabs.get(id).bytes,
+                    flags: UNWRITTEN,
+                    writer: None,
+                    taker: None,
+                    latest: None,
+                };
                 if start < end {
                     each(&whole, start, end);
                 }
@@ -185,7 +194,7 @@ impl Memory {
         change(self.cells(slabs, id), start, end, |cell| {
             if certain {
                 cell.flags = VALID;
-                cell.taker = None;
+                (cell.taker, cell.latest) = (None, None);
             } else if cell.flags & (CLOBBERED | UNSURE) != 0 {
                 cell.flags = VALID | UNSURE;
             } else {
@@ -216,7 +225,10 @@ impl Memory {
             .collect();
         for (address, id) in hit {
             let (low, high) = (start.max(address) - address, (end - address).min(slabs.get(id).bytes));
-            let touched = |cell: &Cell| cell.flags & VALID != 0;
+            let touched = |cell: &Cell| {
+                cell.flags & VALID != 0
+                    || cell.taker.is_some() && cell.latest.as_ref().is_none_or(|latest| latest.1 != by)
+            };
             let Some(cells) = self.slabs.get(&id) else { continue };
             if !cells.iter().any(|cell| cell.start < high && cell.end > low && touched(cell)) {
                 continue;
@@ -225,6 +237,9 @@ impl Memory {
                 if cell.flags & VALID != 0 {
                     cell.flags = if certain { cell.flags & !VALID | CLOBBERED } else { cell.flags | UNSURE };
                     cell.taker = Some((event.clone(), by));
+                }
+                if cell.taker.is_some() {
+                    cell.latest = Some((event.clone(), by));
                 }
             });
         }
@@ -247,7 +262,10 @@ impl Memory {
                 (Some(_), None) => {
                     let bytes = slabs.get(id).bytes;
                     let cells = self.cells(slabs, id);
-                    unite(cells, &Cell { start: 0, end: bytes, flags: UNWRITTEN, writer: None, taker: None });
+                    unite(
+                        cells,
+                        &Cell { start: 0, end: bytes, flags: UNWRITTEN, writer: None, taker: None, latest: None },
+                    );
                 }
                 (None, None) => {}
             }
@@ -287,6 +305,7 @@ fn unite(cells: &mut Vec<Cell>, run: &Cell) {
             // Who took bytes took them from their last writer on that path.
             cell.taker.clone_from(&run.taker);
             cell.writer.clone_from(&run.writer);
+            cell.latest.clone_from(&run.latest);
         }
         if cell.writer.is_none() {
             cell.writer.clone_from(&run.writer);
@@ -300,7 +319,8 @@ fn merge(cells: &mut Vec<Cell>) {
         let same = next.flags == last.flags
             && next.start == last.end
             && next.writer.as_ref().map(|w| (w.0.step, w.1, w.2)) == last.writer.as_ref().map(|w| (w.0.step, w.1, w.2))
-            && next.taker.as_ref().map(|t| (t.0.step, t.1)) == last.taker.as_ref().map(|t| (t.0.step, t.1));
+            && next.taker.as_ref().map(|t| (t.0.step, t.1)) == last.taker.as_ref().map(|t| (t.0.step, t.1))
+            && next.latest.as_ref().map(|l| (l.0.step, l.1)) == last.latest.as_ref().map(|l| (l.0.step, l.1));
         if same {
             last.end = next.end;
         }

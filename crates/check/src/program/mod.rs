@@ -29,6 +29,7 @@ mod order;
 mod places;
 mod resolve;
 mod run;
+mod sentences;
 mod spans;
 mod traces;
 mod turns;
@@ -38,7 +39,7 @@ mod oracle;
 #[cfg(test)]
 mod tests;
 
-pub use finding::{At, Finding, Kind, ProgramVerdict, Severity, Standing};
+pub use finding::{At, Finding, Kind, ProgramVerdict, Severity, Standing, Unseen};
 pub use places::{Rectangle, rectangle};
 
 use npumem_ir::Device;

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_DEPTH: u32 = 16;
 /// Turns after which inner loops and computed values that follow from the same inputs are taken to have shown all that
 /// they do (their own turns repeat sooner), by the number of loops around.
-const LATE_TURNS: [usize; 3] = [12, 6, 3];
+const LATE_TURNS: [usize; 4] = [8, 4, 2, 1];
 
 /// What a loop's conditions say of turns that may stand for each other.
 #[derive(Debug, Default)]
@@ -92,6 +92,11 @@ impl Moves {
     pub fn period(&self, period: Option<u64>) -> Option<usize> {
         let both = lcm(period?, self.period?);
         usize::try_from(both).ok().filter(|_| both <= MAX_PERIOD)
+    }
+
+    /// Whether some of its conditions do not move along.
+    pub fn stay(&self) -> bool {
+        self.period.is_none() || !self.fixed.is_empty()
     }
 
     /// Whether a turn that begins with `now` may stand for all later ones, as it did what the one with `earlier` did.

@@ -2,7 +2,8 @@
 
 use super::ahead::{Tests, last_touch};
 use super::conditions::Conditions;
-use super::finding::{Context, Event, Findings, Kind, Place, Severity};
+use super::finding::{Context, Event, Findings, Kind, Place, Severity, Unseen};
+use super::handles::may_be_one;
 use super::known::{Example, Guess, Known, Scene};
 use super::memory::{CLOBBERED, Memory, SlabId, Slabs, UNSURE, UNWRITTEN};
 use super::moves::Moves;
@@ -287,7 +288,7 @@ impl Runner<'_> {
             all.memory.join(&self.slabs, &path.memory);
         }
         if lost {
-            self.findings.push(Severity::Doubt, Kind::Budget { step: StepId::new(at) });
+            self.findings.push(Severity::Doubt, Kind::Budget { step: StepId::new(at), why: Unseen::Handles });
         }
         all.guessed = Some(Guess { first: at, second: at });
         all
@@ -445,22 +446,29 @@ impl Runner<'_> {
         }
         let address = slab.place.map_or(0, |place| place.1);
         let shift = |low: u64, high: u64| ByteRange { start: Offset(address + low), end: Offset(address + high) };
-        if let Some(first) = wrong.first()
-            && let Some((taker, other)) = &first.taker
+        // What lies there cannot be the reader's own under another name: that is certain.
+        let other_s = |cell: &&memory::Cell| {
+            cell.latest.as_ref().is_some_and(|latest| !may_be_one(self.program, read.buffer, latest.1))
+        };
+        let certain = wrong.iter().find(other_s).filter(|_| !self.two_are_two);
+        if let Some(first) = certain.or(wrong.first())
+            && let (Some(taker), Some(latest)) = (&first.taker, &first.latest)
         {
-            let end = wrong
-                .iter()
-                .take_while(|cell| cell.taker.as_ref().is_some_and(|t| t.1 == *other))
-                .last()
-                .map_or(first.end, |cell| cell.end);
+            let (taker, other) = if certain.is_some() { latest } else { taker };
+            let same = |cell: &&memory::Cell| {
+                let by = if certain.is_some() { &cell.latest } else { &cell.taker };
+                cell.start >= first.start && by.as_ref().is_some_and(|by| by.1 == *other)
+            };
+            let end = wrong.iter().skip_while(|cell| cell.start < first.start).take_while(same).last();
             let kind = Kind::Overwritten {
                 reader: read.buffer,
                 other: *other,
-                bytes: shift(first.start, end),
+                bytes: shift(first.start, end.map_or(first.end, |cell| cell.end)),
                 written: first.writer.as_ref().map(|writer| writer.0.at()),
                 overwritten: taker.at(),
                 read: event.at(),
                 partly: right,
+                latest: latest.1,
             };
             if !self.findings.is_fault(&kind)
                 && let Some((severity, example)) = self.blame(path, read.certain)
@@ -478,6 +486,7 @@ impl Runner<'_> {
                 overwritten: taker.at(),
                 read: event.at(),
                 partly: true,
+                latest: cell.latest.as_ref().map_or(*other, |latest| latest.1),
             };
             self.findings.push(Severity::Doubt, kind);
         }
@@ -506,7 +515,7 @@ impl Runner<'_> {
             let inside = self.dirt.range((space, start)..(space, end));
             let foreign = before.into_iter().chain(inside).find_map(|((_, from), (to, owner))| {
                 let other = self.slabs.get(*owner).buffer;
-                (other != read.buffer).then_some((*from, *to, other))
+                (other != read.buffer && may_be_one(self.program, read.buffer, other)).then_some((*from, *to, other))
             });
             if let Some((from, to, other)) = foreign {
                 let bytes = ByteRange { start: Offset(from.max(start)), end: Offset(to.min(end)) };

@@ -379,3 +379,66 @@ fn an_update_through_a_second_handle_is_undecided() {
     assert_eq!(build(false), Standing::Undecided);
     assert_eq!(build(true), Standing::Unsound);
 }
+
+/// Loops in loops, each with a bound of its own that nobody knows, a branch for all turns but the last, with and without
+/// flags: the work grows with the depth, not with a power of it.
+#[test]
+fn nests_of_unknown_bounds_take_a_few_turns() {
+    use npumem_ir::program::Sync;
+    let nest = |depth: usize, flags: bool| {
+        let mut b = ProgramBuilder::new("nest");
+        let (x, y) = (at(&mut b, "x", 64, 0), at(&mut b, "y", 64, 64));
+        b.simple("fill", "v", &[], &[y]);
+        let flag = |b: &mut ProgramBuilder| {
+            let (from, to) = ("mte2".to_owned(), "v".to_owned());
+            b.sync(Sync::SetFlag { from: from.clone(), to: to.clone(), event: 0.into() });
+            b.sync(Sync::WaitFlag { from, to, event: 0.into() });
+        };
+        for level in 0..depth {
+            let n = b.argument(format!("n{level}"), None);
+            let i = b.begin_for(format!("i{level}"), 0, n, 1);
+            if flags {
+                b.sync(Sync::Barrier(None));
+            }
+            b.simple("load", "mte2", &[], &[x]);
+            if flags {
+                flag(&mut b);
+            }
+            let more = b.value(Op::Lt, vec![Affine::scalar(i).plus(&1.into()), n.into()]);
+            b.begin_if(more);
+            b.simple("add", "v", &[x], &[y]);
+            b.end();
+        }
+        for _ in 0..depth {
+            b.simple("use", "v", &[y], &[]);
+            b.end();
+        }
+        let (_, found) = verdict(b);
+        assert_eq!(found.standing, Standing::Sound, "{depth}: {:?}", found.findings);
+        found.work
+    };
+    for (depth, flags) in (2..=8).map(|depth| (depth, false)).chain((2..=5).map(|depth| (depth, true))) {
+        let work = nest(depth, flags);
+        assert!(work < 400 * depth as u64, "{depth} loops took {work} statements");
+    }
+}
+
+/// Of a thousand inputs that are asked for twice each, a bounded number is told apart at once.
+#[test]
+fn a_thousand_inputs_take_a_few_paths() {
+    let mut b = ProgramBuilder::new("inputs");
+    let x = at(&mut b, "x", 64, 0);
+    b.simple("fill", "v", &[], &[x]);
+    let inputs: Vec<_> = (0..1000).map(|n| b.argument(format!("n{n}"), None)).collect();
+    for _ in 0..2 {
+        for input in &inputs {
+            let truth = b.value(Op::Lt, vec![0.into(), (*input).into()]);
+            b.begin_if(truth);
+            b.simple("add", "v", &[x], &[x]);
+            b.end();
+        }
+    }
+    let (_, found) = verdict(b);
+    assert_eq!(found.standing, Standing::Sound, "{:?}", found.findings);
+    assert!(found.work < 40_000, "{} statements were run", found.work);
+}

@@ -68,6 +68,8 @@ impl Asked<'_> {
         match (compute.op, ranges.as_slice()) {
             (Op::Min, [a, b]) => (both(a.0, b.0, i64::min), either(a.1, b.1, i64::min)),
             (Op::Max, [a, b]) => (either(a.0, b.0, i64::max), both(a.1, b.1, i64::max)),
+            (Op::Mul, _) if compute.operands.first() == compute.operands.get(1) => (Some(0), None),
+            (Op::Mul, [(Some(a), _), (Some(b), _)]) if *a >= 0 && *b >= 0 => (a.checked_mul(*b), None),
             (Op::Div, [a, (Some(by), Some(same))]) if by == same && *by > 0 => {
                 (a.0.map(|value| value.div_euclid(*by)), a.1.map(|value| value.div_euclid(*by)))
             }
@@ -103,8 +105,12 @@ mod tests {
         let turns = builder.value(Op::Div, vec![length.plus(&Affine::constant(15)), Affine::constant(16)]);
         let rest = builder.value(Op::Rem, vec![free.clone(), Affine::constant(8)]);
         let held = builder.value(Op::Max, vec![free.clone(), Affine::constant(3)]);
+        let square = builder.value(Op::Mul, vec![free.clone(), free.clone()]);
+        let product = builder.value(Op::Mul, vec![length.clone(), held.clone()]);
         let program = builder.finish().unwrap();
         let values = Values::new(&program);
+        assert_eq!(values.range(&program, &square), (Some(0), None));
+        assert_eq!(values.range(&program, &product), (Some(270), None));
         assert_eq!(values.range(&program, &length), (Some(90), Some(170)));
         assert_eq!(values.range(&program, &turns), (Some(6), Some(11)));
         assert_eq!(values.range(&program, &rest.times(-2)), (Some(-14), Some(0)));

@@ -109,7 +109,10 @@ pub(super) fn check(
     for path in walk.block(0, program.steps.len(), vec![start]) {
         path.queues.stuck(&walk.engines, path.guessed, walk.findings);
     }
-    if let Some((guess, values)) = walk.guess {
+    // A guess on which nothing was found needs no run that shows it.
+    if let Some((guess, values)) = walk.guess
+        && walk.findings.doubts_order()
+    {
         walk.findings.guessed(guess, values);
     }
 }
@@ -380,6 +383,9 @@ impl Walk<'_> {
                     out.push(path);
                 }
             }
+        }
+        if out.len() > MAX_PATHS {
+            out = self.widen(out.into_iter().zip(marks.into_iter().map(|(mark, _)| mark)).collect(), at);
         }
         if out.len() > MAX_PATHS {
             out.truncate(MAX_PATHS);

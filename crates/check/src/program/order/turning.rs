@@ -10,6 +10,9 @@ use npumem_ir::{ScalarId, StepId};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+/// Of too many paths, those that are kept apart when the rest is united.
+const KEPT_PATHS: usize = 8;
+
 impl Walk<'_> {
     /// A way out of a loop after turns that nobody can count.
     pub(super) fn uncounted_end(&mut self, path: Path, free: bool, id: StepId) -> Path {
@@ -59,6 +62,24 @@ impl Walk<'_> {
         for path in heads {
             forget_decisions(scene(self.program, &self.conditions, &path.values), &mut path.known, range, kept);
         }
+    }
+
+    /// Paths in one state are one, whatever they decided: the first ones stay, so that what is found on them is certain.
+    pub(super) fn widen(&mut self, paths: Vec<(Path, Mark)>, at: usize) -> Vec<Path> {
+        let mut out: Vec<(Path, Mark)> = Vec::new();
+        for (path, mark) in paths {
+            let same = out.iter_mut().skip(KEPT_PATHS).find(|(_, other)| other.alike(&mark));
+            match same {
+                Some((kept, _)) => {
+                    let scene = scene(self.program, &self.conditions, &path.values);
+                    kept.known.widen(scene, &path.known, at);
+                    kept.guessed = true;
+                    self.guess.get_or_insert_with(|| (Guess { first: at, second: at }, Vec::new()));
+                }
+                None => out.push((path, mark)),
+            }
+        }
+        out.into_iter().map(|(path, _)| path).collect()
     }
 
     pub(super) fn moves_of(&mut self, id: StepId) -> Rc<Moves> {

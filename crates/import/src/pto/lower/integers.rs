@@ -138,6 +138,13 @@ impl Lowering<'_, '_> {
             return self.op(if largest { Op::Max } else { Op::Min }, [x, y]);
         }
         let below = self.unsigned_compare(Op::Lt, x.clone(), y.clone());
+        // The smaller is neither below 0 nor above one that never is: said so, bounds follow.
+        let most = [&x, &y].into_iter().find(|one| self.never_negative(one)).cloned();
+        if let Some(most) = most.filter(|_| !largest) {
+            let smaller = self.choose(below, x, y);
+            let held = self.op(Op::Min, [smaller, most]);
+            return self.op(Op::Max, [held, Affine::constant(0)]);
+        }
         if largest { self.choose(below, y, x) } else { self.choose(below, x, y) }
     }
 
