@@ -38,6 +38,10 @@ impl<'s> Lowering<'s, '_> {
                     other => other,
                 }
             }
+            "select" => match self.select_memory(op)? {
+                Some(chosen) => chosen,
+                None => self.compute(op, short)?,
+            },
             _ => self.compute(op, short)?,
         };
         self.set_results(&op.results, vec![value]);

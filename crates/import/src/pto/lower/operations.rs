@@ -7,7 +7,19 @@ use crate::pto::dialect::{self, Engine, Scratch};
 use crate::pto::parse::{Entry, RawOp};
 use crate::pto::scope::{Memory, Value};
 use crate::pto::types::Type;
-use npumem_ir::program::{Affine, Buffer, InPlace, Number, Operation, Role, Root, ScalarKind, Step};
+use npumem_ir::program::{Access, Affine, Buffer, Extent, InPlace, Number, Operation, Role, Root, ScalarKind, Step};
+
+/// One element of a tile, by its number from the start; some of the tile where that is not plain.
+fn one_element(memory: &Memory, index: Option<&Affine>) -> Access {
+    let bytes = i64::try_from(memory.element.bits() / 8).unwrap_or(0);
+    match index.filter(|_| memory.exact && bytes > 0) {
+        Some(index) => {
+            let extents = vec![Extent { count: Affine::constant(1), stride: bytes }];
+            Access { start: memory.start.plus(&index.times(bytes)), extents, ..access(memory) }
+        }
+        None => Access { certain: false, ..access(memory) },
+    }
+}
 
 impl<'s> Lowering<'s, '_> {
     pub(super) fn pto(&mut self, op: &RawOp<'s>, short: &'s str) -> Result<(), PtoError> {
@@ -183,6 +195,18 @@ impl<'s> Lowering<'s, '_> {
             for write in &mut operation.writes {
                 write.certain = false;
             }
+        }
+        if matches!(short, "tsetval" | "tgetval") {
+            let index = operation.scalars.iter().find_map(|scalar| match scalar {
+                Number::Int(index) => Some(index.clone()),
+                _ => None,
+            });
+            let (memory, list) = match short {
+                "tsetval" => (written.first(), &mut operation.writes),
+                _ => (read.first(), &mut operation.reads),
+            };
+            list.truncate(0);
+            list.extend(memory.map(|memory| one_element(memory, index.as_ref())));
         }
         if short == "tprint" || short == "print" {
             operation.writes.clear();

@@ -192,6 +192,27 @@ impl<'s> Lowering<'s, '_> {
         Ok(())
     }
 
+    /// `arith.select %c, %a, %b` of memory: a handle that names one of two, as an `scf.if` would give it.
+    pub(super) fn select_memory(&mut self, op: &RawOp<'s>) -> Result<Option<Value>, PtoError> {
+        let values = op.values();
+        let [(condition, at), (first, first_at), (second, second_at)] = values.as_slice() else { return Ok(None) };
+        let (Value::Memory(first), second) = (self.get(first, *first_at)?, self.get(second, *second_at)?) else {
+            return Ok(None);
+        };
+        let condition = self.int(condition, *at)?;
+        let name = op.results.first().map_or("%chosen", |(name, _)| *name);
+        let mut assign = Assign::default();
+        let carried = self.carry(name, second, &mut assign);
+        self.emit_assign(assign);
+        if let Carried::Handle(id, _) = &carried {
+            self.builder.begin_if(condition);
+            let handles = vec![(*id, first.root, first.start.clone())];
+            self.emit_assign(Assign { handles, ..Assign::default() });
+            self.step(Step::End);
+        }
+        Ok(Some(carried.value()))
+    }
+
     fn begin_while(&mut self, op: &RawOp<'s>) -> Result<(), PtoError> {
         let mut carried = Vec::new();
         let mut names = Vec::new();
