@@ -76,8 +76,7 @@ impl Runner<'_> {
                             false => (now, on.clone()),
                         });
                         heads = on;
-                        let ends = ends.into_iter().map(|(_, path)| path).collect();
-                        ends
+                        ends.into_iter().map(|(_, path)| path).collect()
                     }
                     None => heads.clone(),
                 };

@@ -349,20 +349,26 @@ impl Runner<'_> {
         Rc::clone(self.moves.entry(id.index()).or_insert_with(found))
     }
 
-    fn resolve(&mut self, path: &Path, access: &Access) -> Option<Resolved> {
-        let found = resolve(self.program, &self.slabs, &path.values, &path.handles, access)?;
+    /// What an access touches: one slot, or perhaps each where nobody knows which.
+    fn resolve(&mut self, path: &Path, access: &Access) -> Vec<Resolved> {
+        let found = resolve(self.program, &self.slabs, &path.values, &path.handles, access);
+        let Some(found) = found else { return Vec::new() };
+        let used = self.used_slots.entry(found.buffer).or_default();
         if let Some(slot) = found.slot {
-            self.used_slots.entry(found.buffer).or_default().insert(slot);
+            used.insert(slot);
+            return vec![found];
         }
-        Some(found)
+        let slots = 0..self.program.buffer(found.buffer).slots;
+        used.extend(slots.clone());
+        slots.map(|slot| Resolved { slab: found.slab + slot, runs: found.runs.clone(), ..found }).collect()
     }
 
     fn statement(&mut self, path: &mut Path, id: StepId, operation: &Operation) {
         self.budget = self.budget.saturating_sub(1);
         self.findings.work += 1;
         let event = Event { step: id, context: path.context.clone() };
-        let reads: Vec<Resolved> = operation.reads.iter().filter_map(|access| self.resolve(path, access)).collect();
-        let writes: Vec<Resolved> = operation.writes.iter().filter_map(|access| self.resolve(path, access)).collect();
+        let reads: Vec<Resolved> = operation.reads.iter().flat_map(|access| self.resolve(path, access)).collect();
+        let writes: Vec<Resolved> = operation.writes.iter().flat_map(|access| self.resolve(path, access)).collect();
         for read in &reads {
             self.inside(path, read, &event);
             self.read(path, read, &event);
@@ -491,6 +497,7 @@ impl Runner<'_> {
             self.findings.push(Severity::Doubt, kind);
         }
         if let Some((low, high)) = unwritten
+            && read.slot.is_some()
             && self.program.buffer(read.buffer).role != Role::Queue
         {
             self.unwritten(read, slab, (low, high), event);
