@@ -146,7 +146,7 @@ pub fn read_some(source: &str, dims: &BTreeMap<String, i64>) -> Result<KernelFil
         .iter()
         .map(|u| {
             format!(
-                "line {}, column {}: '{}' is not known; it is taken to read all its inputs and write all its outputs",
+                "line {}, column {}: '{}' is not known; it is taken to read all its inputs and to write its outputs, perhaps in part",
                 u.line, u.column, u.name
             )
         })

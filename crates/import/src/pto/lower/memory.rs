@@ -200,6 +200,16 @@ impl<'s> Lowering<'s, '_> {
                 }
             }
         }
+        if tile.valid.iter().any(Option::is_none) {
+            let program = self.builder.program();
+            let values = npumem_ir::program::Values::new(program);
+            let known: Option<Vec<i64>> = memory.shape.iter().map(|dim| values.affine(program, dim)).collect();
+            if let Some(known) = known.filter(|known| known.iter().all(|dim| *dim >= 0)) {
+                // Given after all: as if the type said so.
+                let valid = known.iter().map(|dim| u64::try_from(*dim).ok()).collect();
+                memory = tile_memory(memory.root, &TileType { valid, ..tile }, Affine::constant(0));
+            }
+        }
         self.set_results(&op.results, vec![Value::Memory(Box::new(memory))]);
         Ok(())
     }

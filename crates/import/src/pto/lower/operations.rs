@@ -265,7 +265,8 @@ impl<'s> Lowering<'s, '_> {
             }
         }
         if split {
-            operation.writes = named.iter().map(access).collect();
+            // Perhaps all of them, perhaps a part.
+            operation.writes = named.iter().map(|memory| Access { certain: false, ..access(memory) }).collect();
         } else {
             // Which operands it writes is not known: perhaps all of them.
             operation.in_place = InPlace::Always;

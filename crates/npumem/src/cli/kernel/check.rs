@@ -222,11 +222,11 @@ fn check_file(
         None => None,
     };
     for (index, one) in file.kernels.iter().enumerate() {
-        let mut notes = Vec::new();
+        let mut notes = file.notes.clone();
         let program = match (&plans, &before) {
             (Some(plans), _) => {
                 let (program, said) = kernel::with_plan(&one.program, &plans[index], &device).map_err(place)?;
-                notes = said;
+                notes.extend(said);
                 program
             }
             (None, Some((path, before))) => {
