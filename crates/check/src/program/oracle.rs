@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// the oracle looks again with [`MORE_TURNS`].
 const TURNS: u64 = 4;
 /// See [`TURNS`].
-const MORE_TURNS: u64 = 14;
+const MORE_TURNS: u64 = 24;
 /// Programs with more paths or steps than this are left out.
 const MAX_PATHS: usize = 400;
 /// Paths of the second look.
