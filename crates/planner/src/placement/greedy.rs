@@ -355,7 +355,13 @@ pub(crate) fn fan(
             let enough = u128::from(unit) * (size * size * size).max(125_000_000) / 125_000_000;
             (chosen.collect(), u64::try_from(enough).unwrap_or(u64::MAX), TIMES * base)
         }
-        Most::Work(work) => (all.collect(), work, u64::MAX),
+        // What a quick fan would try belongs to it: nobody ends worse for having more time.
+        Most::Work(work) => {
+            let (first, best): (Vec<_>, Vec<_>) = all.partition(|pass| pass.1 == Fit::First);
+            let known = |pass: &(Order, Fit)| first.contains(pass) || best.contains(pass);
+            let more: Vec<_> = QUICK_PASSES.into_iter().filter(|pass| !known(pass)).collect();
+            (first.into_iter().chain(more).chain(best).collect(), work, u64::MAX)
+        }
     };
     for pass in chosen {
         let spent = meter.spent() - before;

@@ -250,6 +250,21 @@ impl Groups {
     }
 }
 
+/// The buffers of groups whose alignments contradict each other; none where the colocations already do.
+pub(crate) fn misaligned(problem: &SpaceProblem) -> Vec<u32> {
+    let Ok(groups) = Groups::new(problem) else { return Vec::new() };
+    let mut known = vec![Some((1, 0)); problem.buffers.len()];
+    for (b, buffer) in problem.buffers.iter().enumerate() {
+        let root = groups.root[b] as usize;
+        let modulus = i64::try_from(buffer.alignment.max(1)).ok();
+        known[root] = known[root].zip(modulus).and_then(|(before, modulus)| {
+            let residue = i64::try_from((-groups.delta[b]).rem_euclid(i128::from(modulus))).ok()?;
+            merge_congruence(before, (modulus, residue))
+        });
+    }
+    (0..problem.buffers.len() as u32).filter(|&b| known[groups.root[b as usize] as usize].is_none()).collect()
+}
+
 impl Instance {
     /// Joins, scales and ranks. `problem` must have valid indices and non-empty ranges.
     pub fn new(problem: &SpaceProblem) -> Result<Instance, Contradiction> {

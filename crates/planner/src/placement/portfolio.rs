@@ -78,6 +78,15 @@ pub(crate) fn solve(
         // Before the exact search, which would spend the whole budget at the first ceiling that it cannot decide.
         squeeze_large(instance, &keys, found.winner, target, meter, &mut out);
     }
+    if searching && options.switches.local && !is_regular(instance) && instance.items.len() <= EXACT_ITEMS {
+        // What the exact search decides soon needs no climbing.
+        if options.switches.exact {
+            let limit = meter.narrow(meter.left() / 20);
+            exact(instance, target, only_fit && !refuted, options, meter, &mut out);
+            meter.widen(limit);
+        }
+        climb(instance, &keys, found.winner, target, options, meter, &mut out);
+    }
     if searching && options.switches.exact && instance.items.len() <= EXACT_ITEMS {
         exact(instance, target, only_fit && !refuted, options, meter, &mut out);
     }
@@ -174,6 +183,36 @@ fn squeeze(
         }
     }
     meter.book("squeeze", before);
+}
+
+/// One interval each and no alignment that tells offsets apart: the exact search prunes well there.
+fn is_regular(instance: &Instance) -> bool {
+    instance.plain && instance.items.iter().all(|i| i.align == 1)
+}
+
+/// Passes of climbing for each item, where a pass looks at every pair.
+const CLIMBS: u64 = 50_000;
+
+/// Climbing from the best order, with a tenth of the work that is left at most.
+fn climb(
+    instance: &Instance,
+    keys: &Keys,
+    winner: (Order, Fit),
+    target: i64,
+    options: &PlacementOptions,
+    meter: &mut Meter,
+    out: &mut SpaceOutcome,
+) {
+    if out.peak <= target.max(out.bound.value) || out.infeasible {
+        return;
+    }
+    let before = meter.spent();
+    let limit = (CLIMBS * (instance.items.len() as u64).pow(2)).min(meter.left() / 10);
+    let order = keys.sorted(instance, winner.0);
+    if let Some(offsets) = local::climb(instance, &order, target, limit, options.seed, meter) {
+        take(instance, offsets, "climb", out);
+    }
+    meter.book("climb", before);
 }
 
 /// Local search for traces too large for the exact one: at the bound, then ever further above it.

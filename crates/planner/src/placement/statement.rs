@@ -1,6 +1,6 @@
 //! From the public problem to one raw problem per space, given who lives where.
 
-use super::instance::{Contradiction, Live, SpaceBuffer, SpaceProblem};
+use super::instance::{Contradiction, Live, SpaceBuffer, SpaceProblem, misaligned};
 use super::result::{Cause, Conflict, PlacementError};
 use npumem_ir::problem::{Goal, Sizing};
 use npumem_ir::{BufferId, Problem, SpaceId};
@@ -119,7 +119,28 @@ pub(crate) fn allowed_spaces(problem: &Problem, root: &[u32]) -> Result<Vec<Vec<
             }));
         }
     }
-    Ok(allowed.into_iter().map(Option::unwrap_or_default).collect())
+    let mut allowed: Vec<Vec<SpaceId>> = allowed.into_iter().map(Option::unwrap_or_default).collect();
+    if !problem.constraints.colocated.is_empty() && allowed.iter().any(|spaces| spaces.len() > 1) {
+        leave_misaligned(problem, root, &mut allowed);
+    }
+    Ok(allowed)
+}
+
+/// Takes from each group with a choice the spaces whose alignment no offset of it satisfies. A group that has no other
+/// keeps them all, and is refused for its alignments.
+fn leave_misaligned(problem: &Problem, root: &[u32], allowed: &mut [Vec<SpaceId>]) {
+    let mut holds: Vec<Vec<SpaceId>> = allowed.to_vec();
+    for (space, _) in problem.spaces() {
+        let choosing = |b: usize| allowed[root[b] as usize].len() > 1 && allowed[root[b] as usize].contains(&space);
+        let home: Vec<_> = (0..root.len()).map(|b| choosing(b).then_some(space)).collect();
+        let statement = &split(problem, &home)[space.index()];
+        for b in misaligned(&statement.raw) {
+            holds[root[statement.ids[b as usize].index()] as usize].retain(|&s| s != space);
+        }
+    }
+    for (before, now) in allowed.iter_mut().zip(holds).filter(|(_, now)| !now.is_empty()) {
+        *before = now;
+    }
 }
 
 /// The raw problem of one space, and which buffer each of its positions is.

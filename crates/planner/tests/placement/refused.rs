@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use npumem_ir::problem::{Buffer, Goal, LiveRange, Location, Separation, Space};
+use npumem_ir::problem::{Buffer, Colocation, Goal, LiveRange, Location, Separation, Space};
 use npumem_ir::{Alignment, BufferId, Bytes, Offset, Problem, SpaceId, StepRange};
-use npumem_planner::placement::{PlacementOptions, place};
+use npumem_planner::placement::{PlacementOptions, Verdict, place};
 
 fn one_space(buffers: Vec<Buffer>) -> Problem {
     let spaces = vec![Space::unbounded("ub")];
@@ -50,6 +50,26 @@ fn what_is_refused_is_named() {
 }
 
 /// Two buffers of 100,000 live ranges each would be 10^10 pairs, by any method that compares them all.
+#[test]
+fn a_space_whose_alignment_no_group_keeps_is_no_choice_for_it() {
+    // y = x + 1 has no offset of two in B, so both live in A, which has 4 bytes and later 5.
+    let mut problem = one_space(vec![buffer("x", 5, 0, 3), buffer("y", 1, 0, 3)]);
+    problem.spaces.push(Space { alignment: Alignment::new(2).unwrap(), ..Space::unbounded("B") });
+    problem.buffers.iter_mut().for_each(|b| b.spaces = vec![SpaceId::new(0), SpaceId::new(1)]);
+    let moves = Colocation { buffer: BufferId::new(1), base: BufferId::new(0), delta: Bytes(1) };
+    problem.constraints.colocated.push(moves);
+    for (capacity, fits) in [(4, false), (5, true)] {
+        problem.spaces[0].capacity = Some(Bytes(capacity));
+        for options in [PlacementOptions::default(), PlacementOptions::fast()] {
+            let placed = place(&problem, &options, None).unwrap();
+            assert_eq!(matches!(placed.verdict, Verdict::Fits), fits, "{capacity}: {:?}", placed.verdict);
+        }
+    }
+    // With no other space it is refused, whatever the capacity.
+    problem.buffers.iter_mut().for_each(|b| b.spaces = vec![SpaceId::new(1)]);
+    assert!(refusal(&problem).contains("alignments"), "{}", refusal(&problem));
+}
+
 #[test]
 fn many_gaps_cost_no_square() {
     let ranges = |from: u64| {
