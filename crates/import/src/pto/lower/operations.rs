@@ -261,7 +261,8 @@ impl<'s> Lowering<'s, '_> {
         for memory in &all {
             let is_out = named.contains(memory);
             if !split || !is_out {
-                operation.reads.push(access(memory));
+                // Without `ins` and `outs` nobody says which operands it reads, or how much of them.
+                operation.reads.push(Access { certain: split, ..access(memory) });
             }
         }
         if split {
