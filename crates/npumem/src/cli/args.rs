@@ -334,7 +334,7 @@ pub enum StrategyArg {
 pub enum EffortArg {
     /// Greedy orders only
     Fast,
-    /// Exact and local search within a budget of counted work: most inputs end in a second, hard ones in ten
+    /// Exact and local search within a budget of counted work: most inputs end in a second, hard ones in half a minute
     #[default]
     Normal,
     /// The same with sixty times the budget: up to half an hour; Ctrl-C takes the best so far

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub enum Effort {
     /// Greedy orders only: at most twenty times the counted work of one first fit.
     Fast,
-    /// Also exact search and local search within a budget of counted work: most inputs end in a second, the hardest in ten.
+    /// Also exact search and local search within a budget of counted work: most inputs end in a second, the hardest in half a minute.
     #[default]
     Normal,
     /// The same methods with sixty times the budget.
